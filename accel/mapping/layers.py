@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
-from accel.mapping.builders import movement, pools, products, vector_layers
+from accel.mapping.builders import movement, pools, products, row_layers, vector_layers
 from accel.mapping.builders.channel_parts import channel_parts
 from accel.mapping.builders.layer import Builder, MappedLayer, leading_refusal
 from accel.mapping.builders.residuals import PRODUCT, product_with_residual
@@ -17,7 +17,7 @@ from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.deciding import decided
 from accel.mapping.memory.forms import Forms, PartForm
 from accel.mapping.memory.layout import blocks_of, least_bits
-from accel.mapping.memory.misfits import idle_copy, misfit
+from accel.mapping.memory.misfits import idle_copy, misfit, other_type
 from accel.mapping.memory.nodes import is_view
 from accel.mapping.memory.weights import multipliers_of, products_of
 from accel.mapping.operators.blocked import Blocks, Product
@@ -26,6 +26,7 @@ from accel.mapping.selecting.row_selection import is_row_function
 from accel.mapping.selecting.selection import is_elementwise
 from accel.mapping.selecting.sums import require_sums, weight_of
 from compiler.graph.graph import Graph, Node
+from compiler.ops.families.planes import are_planes
 from compiler.ir import Tensorized, walk_stmts
 from compiler.tensorize import Intrinsic
 
@@ -83,18 +84,20 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
     """
     x = graph.values[node.inputs[0]]
     by_strides = node.name in forms.by_strides
+    mistyped = None if x.dtype == forms.blocks.element else (
+        other_type("input", x.dtype, forms.blocks.element))
     if is_view(graph, node) or by_strides and node.op == "slice":
-        return forms.of(node).refused or idle_copy(forms, node)
+        return mistyped or forms.of(node).refused or idle_copy(forms, node)
     if node.op == "qput":
         return forms.of(node).refused or leading_refusal(graph, node)
     if is_elementwise(node):
         return vector_layers.elementwise_refusal(graph, node, forms.blocks.element)
     if is_row_function(node):
-        return vector_layers.row_function_refusal(graph, node, forms)
+        return row_layers.row_function_refusal(graph, node, forms)
     if node.op not in (*LAYERS, *PRODUCT, "qterms"):
         return f"the accelerator has no operator {node.op}"
-    if x.dtype != forms.blocks.element:
-        return f"its input is {x.dtype}; the accelerator takes {forms.blocks.element}"
+    if mistyped:
+        return mistyped
     if {"twice", "scale"} & node.attrs.keys() or node.op in PRODUCTS and len(node.inputs) == 4:
         return "it scales as LiteRT does; the accelerator has multipliers of 16 bits"
     if len(x.shape) not in (2, 4) and (node.op not in ANY_RANK or len(x.shape) < 2):
@@ -120,9 +123,7 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
     if is_elementwise(node):
         layers = _packed(vector_layers.elementwise_layer(node, graph, known, machine), machine)
     elif is_row_function(node):
-        layers = _first_that_fits(machine, *(
-            lambda apart=apart: vector_layers.row_function_layer(node, graph, known, machine, apart)
-            for apart in (False, True)))
+        layers = _row_function(node, graph, known, machine)
     elif node.op == "qterms":
         layers = (terms(node, graph, known, machine),)
     elif node.op in PRODUCTS and (products_of(machine) != (None,)
@@ -163,7 +164,7 @@ def _in_parts(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: 
     """The layers of blocks of channels with different numbers of passes, where these take fewer
     cycles than the whole, as tiles are priced; else none."""
     if (not isinstance(built, MappedLayer) or shape_of(built.operator).passes == 1
-            or node.attrs.get("group", 1) > 1 or known.of(node).part):
+            or are_planes(node) or node.attrs.get("group", 1) > 1 or known.of(node).part):
         return ()
 
     def part(cut: Graph) -> MappedLayer:
@@ -189,6 +190,15 @@ def _first_that_fits(machine: Machine, *ways: Callable[[], MappedLayer | tuple[M
             return layers
         first = first or layers
     return first
+
+
+def _row_function(node: Node, graph: Graph, known: Forms, machine: Machine
+                  ) -> tuple[MappedLayer, ...]:
+    """The first way that fits, or of rows across lanes the one of the fewest cycles."""
+    ways = [*row_layers.row_function_ways(node, graph, known, machine)]
+    if not any(layer.operator.across for layer in ways[0]):
+        return _first_that_fits(machine, *(lambda way=way: way for way in ways))
+    return min(ways, key=lambda layers: _cycles(layers, machine))
 
 
 def _require_products(node: Node, graph: Graph, config: AccelConfig) -> None:
@@ -257,7 +267,7 @@ def product_cycles(node: Node, graph: Graph, known: Forms, machine: Machine
 
 def _multipliers(node: Node, graph: Graph, machine: Machine) -> tuple[Intrinsic, ...]:
     """The instructions of vector that may compute a convolution of each channel alone."""
-    if node.op != "qconv2d" or node.attrs.get("group", 1) == 1:
+    if node.op != "qconv2d" or are_planes(node) or node.attrs.get("group", 1) == 1:
         return ()
     weights = graph.constants[node.inputs[1]]
     alone = weights.shape[1] == 1 and len(weights) == node.attrs["group"]

@@ -193,6 +193,32 @@ class Net:
                 for name in self.inputs}
 
 
+def sums() -> tuple[Graph, dict[str, Array]]:
+    """Products in planes that are joined, and samples: of images with pads, of so many channels
+    that float32 does not hold sums at their ends, of rows, of computed matrices.
+    """
+    net = Net()
+
+    def joined(op: str, *inputs: str, axis: int, **attrs) -> str:
+        return net.add_node("joined_planes", net.add_node(op, *inputs, planes=4, **attrs),
+                            axis=axis, planes=4)
+
+    def weight(*shape: int) -> str:
+        return net.constant(net.rng.integers(-128, 128, shape).astype(np.int8))
+
+    image, deep = net.input(1, 64, 12, 12, name="image"), net.input(1, 600, 2, 2, name="deep")
+    left, right = net.input(2, 9, 20, name="left"), net.input(2, 20, 17, name="right")
+    window = {"strides": (1, 1), "pads": (1, 1, 1, 1)}
+    graph = net.graph(
+        joined("qconv2d", image, weight(65, 64, 3, 3), axis=1, pad_value=-77, **window),
+        joined("qconv2d", image, weight(64, 1, 3, 3), axis=1, pad_value=0, group=64, **window),
+        joined("qconv2d", deep, net.constant(np.full((3, 600, 1, 1), 127, np.int8)), axis=1,
+               strides=(1, 1), pads=(0, 0, 0, 0), pad_value=-128),
+        joined("qdense", left, weight(19, 20), axis=2),
+        joined("qmatmul", left, right, axis=2, trans_b=0, a_zp=-128, b_zp=7))
+    return graph, net.samples() | {"deep": np.full((1, 600, 2, 2), 126, np.int8)}
+
+
 def run_program(machine: Machine, program: AccelProgram, inputs: Mapping[str, Array],
                 run=simulate) -> dict[str, Array]:
     """Outputs in the network's shapes, of a program whose inputs are plain."""

@@ -230,8 +230,9 @@ class Traffic:
         self.first_kept = np.where(self.keeps_weights, whole, np.where(
             self.keeps_input, self.first_inputs / facts.rate, 0))
         once = shape.parameters - (shape.taps > 0)
-        count = (shape.rows * shape.columns if shape.pixelwise
-                 else shape.channels * (shape.phases * once + shape.taps))
+        count = shape.planes or (
+            shape.rows * shape.columns if shape.pixelwise
+            else shape.channels * (shape.phases * once + shape.taps))
         again = 1 if shape.gathered or shape.numbers or shape.pixelwise else turns
         self.records = np.zeros_like(tiles.rows) + shape.tables * facts.entry["tab"]
         if shape.parameters:
@@ -248,6 +249,8 @@ class Traffic:
     def last_records(self) -> np.ndarray:
         """Bytes of records and residuals that the last tile loads, at most."""
         shape, tiles, entry = self.facts.shape, self.tiles, self.facts.entry
+        if shape.planes:
+            return np.minimum(self.records, shape.planes * entry["par"])
         pixels = tiles.rows * tiles.columns * shape.residuals * entry["res"]
         return np.minimum(self.records, tiles.channels * shape.phases * (
             (shape.parameters + shape.taps) * entry["par"] + pixels))

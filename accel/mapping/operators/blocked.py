@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
+from accel.machine.intrinsics import shift_amount
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM, requantize
 from compiler.te import Axis, Expr, Read, Tensor, Var, rewrite
@@ -29,7 +30,8 @@ dimensions.
 
 TILE = "nyxcbo"
 """Roles of the axes of a tile: images, rows, columns, blocks of channels, and in a block images and
-channels. With phases, `p` and `q` are the rows and columns of one position.
+channels. With phases, `p` and `q` are the rows and columns of one position; sums that stay as they
+are have an axis `s` of the elements that they are cut into.
 """
 
 
@@ -183,12 +185,14 @@ class Window:
 @dataclass(frozen=True, slots=True)
 class Quantization:
     """Output zero point and clamp bounds. With `below` what is below zero has parameters of its
-    own, ``params_1``, and the result is the greater of two."""
+    own, ``params_1``, and the result is the greater of two. With `planes` sums stay as they are,
+    cut into so many elements."""
 
     zp: int
     lo: int = -128
     hi: int = 127
     below: bool = False
+    planes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +216,9 @@ class BlockedOperator:
         its own; else 0.
     rows : whether a tile holds all channels of its pixels, or all results of a tile come after its
         totals; stages without `c` among their axes have an entry a row.
-    totals : inputs that one total alone reads, with its role: where no whole row fits.
+    totals : inputs, and steps on the way, that one total alone reads, with its role: where no whole
+        row fits, or rows lie across lanes.
+    across : of rows across lanes, how many elements of an entry lie together in memory; else 0.
     """
 
     stages: dict[str, Tensor]
@@ -227,6 +233,7 @@ class BlockedOperator:
     weights: int = 0
     rows: bool = False
     totals: Mapping[str, str] = field(default_factory=dict)
+    across: int = 0
 
     @property
     def output(self) -> Tensor:
@@ -446,7 +453,10 @@ def _edges(index: Expr, before: int, reach: int, size: int) -> list[Expr]:
 
 def finished(name: str, stages: dict[str, Tensor], window: Window, acc: Tensor,
               q: Quantization, blocks: Blocks, pixelwise: bool = False) -> BlockedOperator:
-    """Requantizes acc, with the parameters of a channel or of a pixel, and writes the result."""
+    """Requantizes acc, with the parameters of a channel or of a pixel, and writes the result; or
+    writes its planes."""
+    if q.planes:
+        return in_planes(name, stages, window, acc, q.planes, blocks)
     places = acc.shape[1:3] if pixelwise else acc.shape[3:4]
 
     def scaled(role: str) -> Callable[..., Expr]:
@@ -472,6 +482,29 @@ def finished(name: str, stages: dict[str, Tensor], window: Window, acc: Tensor,
                                                    below[n, y, x, c, b, o])
     return written(name, stages, window, acc.shape, lambda n, y, x, c, b, o: lane(
         n, y, x, c, b, o).astype(blocks.element))
+
+
+def in_planes(name: str, stages: Mapping[str, Tensor], window: Window, acc: Tensor, planes: int,
+              blocks: Blocks) -> BlockedOperator:
+    """Writes the elements that the sums in acc are cut into, the lowest of all channels first. The
+    bias of ``params`` [planes][block_out] says how far down each is shifted.
+    """
+    shifts = te.placeholder((planes, blocks.block_out), PARAM, f"{name}_params")
+    groups, height, width, count, batch, size = acc.shape
+    quantized = te.compute(
+        (groups, height, width, planes, count, batch, size), lambda n, y, x, s, c, b, o: shifted(
+            acc[n, y, x, c, b, o], shifts[s, o], blocks), f"{name}_quantized")
+    output = te.compute(
+        (groups, height, width, batch, planes, count, size),
+        lambda n, y, x, b, s, c, o: quantized[n, y, x, s, c, b, o], f"{name}_output")
+    stages = {**stages, "params": shifts, "quantized": quantized, "output": output}
+    return BlockedOperator(stages, window, {"acc": TILE, "quantized": "nyxscbo",
+                                            "output": "nyxbsco"})
+
+
+def shifted(total: Expr, record: Any, blocks: Blocks) -> Expr:
+    """The element that begins so many bits above the lowest of a sum."""
+    return (total >> shift_amount(record.bias.astype(blocks.accumulator))).astype(blocks.element)
 
 
 def written(name: str, stages: dict[str, Tensor], window: Window, shape: tuple[int, ...],

@@ -150,7 +150,7 @@ class Choices:
 
     def _may_share(self, first: MappedLayer, second: MappedLayer) -> bool:
         return (self.threads > 1 and "w" in first.operator.stages
-                and "w" not in second.operator.stages)
+                and "w" not in second.operator.stages and not second.operator.across)
 
     def _tiles(self, operator: BlockedOperator) -> tuple[Tiles, int]:
         """The tiles and virtual threads of the plan, else the cheapest by our formula."""

@@ -55,7 +55,8 @@ def described(operator: BlockedOperator) -> str:
     own = (f", by {operator.by['acc']} in {shape.passes} passes of {shape.weights} elements"
            if shape.weights else several)
     step = f", each {shape.step} elements further" if shape.step else ""
-    return f"{', '.join(operator.stages)} of {shape}{gathered}{packed}{own}{step}"
+    planes = f", sums in {shape.planes} elements" if shape.planes else ""
+    return f"{', '.join(operator.stages)} of {shape}{gathered}{packed}{own}{step}{planes}"
 
 
 def tiles_text(tiles: Tiles, threads: int) -> str:

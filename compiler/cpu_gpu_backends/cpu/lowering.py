@@ -3,7 +3,7 @@
 from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.graph.lowering import (AveragesAsMeans, BlockChannels, BytesOfWeights, PackProducts,
                                      PutChannelsLast, ScalesAsIntegers, ShareConstants,
-                                     SplitProducts)
+                                     SplitProducts, WholeSums)
 from compiler.graph.lowering.winograd import Sizes, best_size
 from compiler.graph.passes.pipeline import Pass
 
@@ -15,8 +15,9 @@ def passes(vectors: Vectors, sizes: Sizes = best_size) -> tuple[Pass, ...]:
     """
     integers: tuple[Pass, ...] = () if vectors.doubles else (ScalesAsIntegers(),)
     if vectors.scalar:
-        return (BytesOfWeights(), SplitProducts(), AveragesAsMeans(), ShareConstants(),
+        return (WholeSums(), BytesOfWeights(), SplitProducts(), AveragesAsMeans(),
+                ShareConstants(),
                 PutChannelsLast(("float32", "int8"), pieces=False, lanes=vectors.registers),
                 *integers)
-    return (BytesOfWeights(), SplitProducts(), ShareConstants(), BlockChannels(sizes),
-            PackProducts(), *integers)
+    return (WholeSums(packed=True), BytesOfWeights(), SplitProducts(), ShareConstants(),
+            BlockChannels(sizes), PackProducts(), *integers)

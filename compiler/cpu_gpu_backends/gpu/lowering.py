@@ -2,7 +2,7 @@
 
 from compiler.cpu_gpu_backends.gpu.segment import ValueForms
 from compiler.graph.lowering import (BytesOfWeights, PutChannelsLast, ShareConstants,
-                                     SplitProducts, StoreHalves, WeightsInRows)
+                                     SplitProducts, StoreHalves, WeightsInRows, WholeSums)
 from compiler.graph.passes.pipeline import Pass
 
 
@@ -12,5 +12,6 @@ def passes(forms: ValueForms) -> tuple[Pass, ...]:
     """
     halves: tuple[Pass, ...] = (StoreHalves(forms.halves),) if forms.halves else ()
     rows: tuple[Pass, ...] = (WeightsInRows(),) if forms.rows else ()
-    return (BytesOfWeights(), SplitProducts(), PutChannelsLast(forms.last), *halves, *rows,
+    return (WholeSums(), BytesOfWeights(), SplitProducts(), PutChannelsLast(forms.last), *halves,
+            *rows,
             ShareConstants())

@@ -14,7 +14,7 @@ from compiler.ops.records.integer_forms import (ACCUMULATOR_BITS, Bounds, Intege
 from compiler.ops.records.operator import Kind
 from compiler.ops.families.row_functions import MASKED
 from compiler.ops.families.reductions import MOST_PLACES
-from compiler.ops.families.residuals import WITH_RESIDUAL, with_residual
+from compiler.ops.sums.residuals import WITH_RESIDUAL, with_residual
 from compiler.ops.registry import find, infer
 from compiler.ops.records.rules import TypeRefused
 from compiler.graph.graph import Graph, Node, TensorType
@@ -26,6 +26,7 @@ from compiler.graph.integerize.maps import mapped
 from compiler.graph.integerize.missing import MissingQuantizations
 from compiler.graph.integerize.quantized import QuantizedView, stored_form
 from compiler.graph.integerize.regions import Regions
+from compiler.graph.integerize.row_totals import is_row_total, row_total
 from compiler.graph.integerize.rows import KEPT, row_function, rows_of
 from compiler.graph.integerize.tables import tabled
 from compiler.graph.rewrite import Builder, eliminate_dead_code
@@ -165,7 +166,7 @@ class _Rewriting:
 
     def _quantize(self, node: Node, out: Stored) -> None:
         core, activations = self._core(node.inputs[0])
-        replacement, name, form = None, node.name, core and _form(core)
+        replacement, name, form = None, node.name, core and self._form(core)
         if kernel_of(node):
             replacement = self._as_kernel(node, core, out, activations)
             name = core.name if core is not None and replacement else name
@@ -192,6 +193,9 @@ class _Rewriting:
             attrs["dtype"] = out.dtype
         host = IntegerNode("quantize", (node.inputs[0],), attrs)
         self._define(out.value, replacement or host, name)
+
+    def _form(self, core: Node) -> IntegerForm | None:
+        return _form(core) or (row_total if is_row_total(self.view, core) else None)
 
     def _check_type(self, core: Node, out: Stored, *steps: IntegerNode) -> None:
         """StaysFloat where integer operators, of which each reads the one before, refuse what they

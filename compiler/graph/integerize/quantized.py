@@ -13,7 +13,9 @@ import numpy as np
 from compiler.graph.graph import Graph, Node
 from compiler.ops.records.broadcasting import along
 from compiler.ops.records.integer_forms import ACCUMULATOR_BITS, StaysFloat, Stored
+from compiler.ops.records.operator import Kind
 from compiler.ops.records.weights import of_channels
+from compiler.ops.registry import find
 
 
 QUANTIZED = ("int8", "uint8", "int16", "uint16")
@@ -78,7 +80,7 @@ class QuantizedView:
     def activation(self, value: str) -> Stored:
         node = self.producers.get(value)
         if node is None or node.op != "dequantizelinear":
-            raise StaysFloat(f"its input {value!r} is not quantized")
+            raise StaysFloat(f"its input {value!r} is not quantized{self._between(node)}")
         source, parameters = node.inputs[0], self.parameters(node)
         if source in self.graph.constants:
             raise StaysFloat(f"its input {value!r} is a constant")
@@ -134,10 +136,21 @@ class QuantizedView:
             return steps
         return _rounded(value, steps * scale / scales, scales / out)
 
+    def _between(self, node: Node | None) -> str:
+        """The operator of elements that stands between a dequantization and who reads it."""
+        if node is None or find(node.op).kind not in (Kind.ELEMENTWISE, Kind.INJECTIVE) or not any(
+                before is not None and before.op == "dequantizelinear"
+                for before in map(self.producers.get, node.inputs)):
+            return ""
+        return f": {node.name} ({node.op}) stands behind the DequantizeLinear"
+
     def _constant(self, value: str, role: str) -> tuple[Node, np.ndarray]:
         node = self.producers.get(value)
+        if value in self.graph.constants and role == "weight":
+            raise StaysFloat(f"its weight {value!r} is not quantized, nor int8 times a number for "
+                             "each output channel")
         if node is None or node.op != "dequantizelinear":
-            raise StaysFloat(f"its {role} {value!r} is not quantized")
+            raise StaysFloat(f"its {role} {value!r} is not quantized{self._between(node)}")
         if node.inputs[0] not in self.graph.constants:
             raise StaysFloat(f"its {role} {value!r} is not a constant")
         return node, self.graph.constants[node.inputs[0]]

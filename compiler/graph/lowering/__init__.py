@@ -13,8 +13,10 @@ from compiler.graph.lowering.scales_as_integers import ScalesAsIntegers
 from compiler.graph.lowering.share_constants import ShareConstants
 from compiler.graph.lowering.split_products import SplitProducts
 from compiler.graph.lowering.store_halves import StoreHalves
+from compiler.graph.lowering.whole_sums import WholeSums
 from compiler.graph.lowering.weights_in_rows import WeightsInRows
 
 __all__ = ["AveragesAsMeans", "BlockChannels", "BytesOfWeights", "PackProducts",
            "PutChannelsLast", "ScalesAsIntegers", "ShareConstants", "SplitProducts", "StoreHalves",
+           "WholeSums",
            "WeightsInRows"]

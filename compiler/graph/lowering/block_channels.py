@@ -95,7 +95,8 @@ class _Blocking:
         if group > 1 and FEW <= weight.shape[1] < LANES:
             weight, group = joined(weight, group)
             attrs["group"] = group
-        size = weight.dtype == np.float32 and self.sizes(Convolution.of(
+        is_real = weight.dtype == np.float32 and not attrs.get("whole")
+        size = is_real and self.sizes(Convolution.of(
             attrs, weight.shape, self.graph.values[node.outputs[0]].shape))
         if size:
             self._by_tiles(node, size, weight, vectors)

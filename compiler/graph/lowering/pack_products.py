@@ -9,6 +9,7 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
+from compiler.ops.families.planes import are_planes
 from compiler.ops.packed.quantized_blocks import OFFSET, for_bytes, for_bytes_met, grouped_columns
 from compiler.ops.records.blocks import LANES
 from compiler.ops.registry import find
@@ -54,7 +55,7 @@ def _is_quantized(graph: Graph, node: Node) -> bool:
     """True if it is a product of bytes in int32 with constants, perhaps beside what its sums meet.
     """
     operator = find(node.op)
-    if not operator.scales:
+    if not operator.scales or are_planes(node):
         return False
     x, weight, *parameters = (node.inputs[0], *node.inputs[operator.data_inputs:])
     return (len(graph.values[weight].shape) == 2
@@ -68,7 +69,7 @@ def _is_computed(graph: Graph, node: Node) -> bool:
     """True if it is a product of two computed matrices, of floats or of bytes, the second without a
     zero point and of floats not turned, of as many rows and columns as make up for packing.
     """
-    if node.op not in ("matmul", "qmatmul") or node.attrs.get("b_zp", 0):
+    if node.op not in ("matmul", "qmatmul") or node.attrs.get("b_zp", 0) or are_planes(node):
         return False
     (a, b), y = (graph.values[value] for value in node.inputs), graph.values[node.outputs[0]]
     if node.op == "matmul" and (

@@ -150,6 +150,7 @@ class Operator:
     What quantization asks:
 
     integer : the integer operator that takes its place between quantizations.
+    sums : the integer operator that gives its sums in planes, where nothing quantizes these.
     hindrance : why that operator cannot have these attributes, or data of these shapes.
     constants : why a constant of a shape cannot have a scale of its own and stand in the place of
         data; where there is no such rule, none can.
@@ -195,6 +196,7 @@ class Operator:
     convolved: "Convolved | None" = None
 
     integer: IntegerForm | None = None
+    sums: str = ""
     hindrance: Callable[[Attributes, Sequence[tuple[int, ...]]], str | None] | None = None
     constants: Callable[[tuple[int, ...]], str | None] | None = None
     pads: Callable[[Attributes], int] | None = None

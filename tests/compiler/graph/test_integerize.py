@@ -339,7 +339,7 @@ def wrong_axis(one):
 
 
 def float_weight(one):
-    return conv_with(one, one.constant(np.ones((2, 2, 1, 1), np.float32)))
+    return conv_with(one, one.constant(one.rng.normal(size=(2, 2, 1, 1)).astype(np.float32)))
 
 
 def wide_weight(one):
@@ -417,7 +417,8 @@ def test_a_constant_tensor_is_added(qdq, onnx_values, rng, shape, dtype) -> None
 STAYS = [
     (wrong_axis, "conv2d",
      "its weight 'dequantizelinear0.out' must have its scales along axis 0, not 1"),
-    (float_weight, "conv2d", "its weight 'k0' is not quantized"),
+    (float_weight, "conv2d", "its weight 'k0' is not quantized, nor int8 times a number for each "
+                             "output channel"),
     (wide_weight, "conv2d",
      "its weight 'dequantizelinear0.out' must be of 8 or 16 bits, not int32"),
     (computed_weight, "conv2d", "its weight 'dequantizelinear1.out' is not a constant"),
