@@ -184,17 +184,31 @@ def int8_before(function: Function, out: Stored) -> Stored | None:
 
     end = np.float32(max(16, 512 * out.scale))
     numbers = np.linspace(-end, end, 2 * COARSE + 1, dtype=np.float32)
-    results, far = steps(numbers), steps(np.concatenate([-end * FAR, end * FAR]))
-    low, high = (np.argmin(np.abs(side - side[0]) <= FLAT) for side in (results, results[::-1]))
-    ends = np.repeat(results[[0, -1]], len(FAR))
-    if not (low and high and np.isfinite(results).all() and (np.abs(far - ends) <= FLAT).all()):
+    changes = _changes(steps, numbers)
+    if changes is None:
         return None
-    least, most = min(float(numbers[low - 1]), 0.0), max(float(numbers[-high]), 0.0)
+    least, most = min(changes[0], 0.0), max(changes[1], 0.0)
     scale = float(np.float32((most - least) / 255))
-    zp = int(np.clip(np.rint(-128 - least / scale), -128, 127))
+    stored = Stored(out.value, scale, int(np.clip(np.rint(-128 - least / scale), -128, 127)))
     fine = np.linspace(least - scale, most + scale, 257 * FINE + 1, dtype=np.float32)
-    for tried in (numbers, fine):
-        kept = (np.clip(np.rint(tried / scale) + zp, -128, 127) - zp) * scale
-        if np.abs(steps(kept.astype(np.float32)) - steps(tried)).max() > MOST_OFF:
-            return None
-    return Stored(out.value, scale, zp)
+    off = max(_off(steps, stored, tried) for tried in (numbers, fine))
+    return stored if off <= MOST_OFF else None
+
+
+def _changes(steps: Function, numbers: Array) -> tuple[float, float] | None:
+    """The numbers between which the result changes; None where it does so at the ends or beyond."""
+    results, far = steps(numbers), np.concatenate([numbers[0] * FAR, numbers[-1] * FAR])
+    if not np.isfinite(results).all():
+        return None
+    ends = np.repeat(results[[0, -1]], len(FAR))
+    low, high = (int(np.argmin(np.abs(side - side[0]) <= FLAT)) for side in (
+        results, results[::-1]))
+    flat = low and high and (np.abs(steps(far) - ends) <= FLAT).all()
+    return (float(numbers[low - 1]), float(numbers[-high])) if flat else None
+
+
+def _off(steps: Function, stored: Stored, numbers: Array) -> float:
+    """How many steps other the result is where the numbers are stored before."""
+    integers = np.clip(np.rint(numbers / stored.scale) + stored.zp, -128, 127)
+    kept = ((integers - stored.zp) * stored.scale).astype(np.float32)
+    return float(np.abs(steps(kept) - steps(numbers)).max())
