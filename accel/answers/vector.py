@@ -92,9 +92,10 @@ def _parts(machine: Machine, graph: Graph) -> Iterator[_Part]:
                 value, inputs, *_ = element_of(graph, node)
                 yield _Part(node, value, RESULTS, "", dict(inputs))
             elif is_row_function(node):
-                for stage in select_rows(machine, graph, node, machine.config.block_out).stages:
+                found = select_rows(machine, graph, node, machine.config.block_out)
+                for stage in found.stages:
                     yield _Part(node, stage.steps[-1].value, COMPUTED if stage.name else RESULTS,
-                                stage.total, {"x": node.inputs[0]})
+                                "" if found.across else stage.total, {"x": node.inputs[0]})
         except LoweringError:           # no expression of elements
             continue
 

@@ -8,7 +8,7 @@ compared wherever two of them meet.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from amaranth.lib import data
@@ -100,13 +100,16 @@ class Machine:
 
     config: AccelConfig
     declarations: tuple[Declaration, ...] = SHIPPED
+    forms: Mapping[str, tuple[Intrinsic, ...]] = field(init=False, repr=False, compare=False)
+    """Every instruction's intrinsics, by name, in order of opcodes."""
 
     def __post_init__(self):
         if not isinstance(self.config, AccelConfig):
             raise ConfigError(f"Machine must have an AccelConfig, not {self.config!r}")
         rules.require_names(self.declarations)
-        object.__setattr__(self, "config", rules.typed(self.config, self.declarations))
-        rules.require(self.config, self.declarations, self.forms)
+        config, forms = rules.checked(self.config, tuple(self.declarations))
+        object.__setattr__(self, "config", config)
+        object.__setattr__(self, "forms", forms)
         rules.require_room(lambda: self.immediates)
 
     def __repr__(self) -> str:
@@ -128,11 +131,6 @@ class Machine:
                                  buffers)
                 + notebook.table("Instructions", ["opcode", "instruction", "unit"], [
                     (opcode, name, self.units[opcode]) for name, opcode in self.opcodes.items()]))
-
-    @cached_property
-    def forms(self) -> dict[str, tuple[Intrinsic, ...]]:
-        """Every instruction's intrinsics, by name, in order of opcodes."""
-        return {d.name: rules.built(self.config, d) for d in self.declarations}
 
     @cached_property
     def formats(self) -> Mapping[str, data.StructLayout]:

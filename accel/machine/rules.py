@@ -8,6 +8,7 @@ where the datapath is planned (`accel.datapath.lowering`, `accel.datapath.plan`)
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 
 from accel.machine import isa
@@ -50,6 +51,18 @@ class _Place:
 
 Forms = tuple[Intrinsic, ...]
 Rule = Callable[[AccelConfig, Declaration, Forms], Iterator[str]]
+
+
+@lru_cache(64)
+def checked(config: AccelConfig, declarations: tuple[Declaration, ...]
+            ) -> tuple[AccelConfig, Mapping[str, Forms]]:
+    """The geometry with the types that instructions declare, and each instruction's intrinsics by
+    name, in order of opcodes; raise `DeclarationError` for what cannot be computed as declared.
+    """
+    config = typed(config, declarations)
+    forms = {declaration.name: built(config, declaration) for declaration in declarations}
+    require(config, declarations, forms)
+    return config, forms
 
 
 def typed(config: AccelConfig, declarations: Sequence[Declaration]) -> AccelConfig:

@@ -47,6 +47,8 @@ class MemoryMap:
         self.blocks = forms.blocks
         self.item = element_bytes(self.blocks.element)
         self.storage = {value: form.owner for value, form in forms.values.items()}
+        self.rooms = {layer.result: layer.room for layer in self.layers.values() if layer.result}
+        self.storage |= {value: value for value in self.rooms}
         self._places: dict[str, TensorPlacement] = {}
         self._constants: dict[tuple[str, str], TensorPlacement] = {}
         self.taken = whole.taken if whole else TakenMemory()
@@ -87,7 +89,7 @@ class MemoryMap:
                   for role, value in layer.inputs.items()}
         places |= {stages[role].name: self._constants[layer.name, role]
                    for role in layer.constants}
-        result = self._places[self.storage[layer.node.outputs[0]]]
+        result = self._places[self.storage[layer.written]]
         result = replace(result, offset=result.offset + layer.offset * self.item,
                          pitches=layer.pitches, bounds=layer.bounds)
         return places | {layer.operator.output.name: result}
@@ -139,7 +141,7 @@ class MemoryMap:
 
     def _size(self, value: str) -> int:
         """Bytes of a value."""
-        return self.item * self.forms.size(value)
+        return self.item * (self.rooms.get(value) or self.forms.size(value))
 
     def _place_io(self) -> tuple[tuple[TensorSlot, ...], tuple[TensorSlot, ...], int]:
         if self.whole:
@@ -165,7 +167,7 @@ class MemoryMap:
         lives: dict[str, tuple[int, int]] = {}
         for layer in self.layers.values():
             step = self.steps[layer.name]
-            for value in (*layer.inputs.values(), layer.node.outputs[0]):
+            for value in (*layer.inputs.values(), layer.written):
                 stored = self.storage[value]
                 if stored not in self._places:
                     lives[stored] = (lives.get(stored, (step, step))[0], step)

@@ -35,7 +35,8 @@ def rising(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> 
 def product(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
     """|x y| has |x| ry + rx |y| + rx ry around it, which is (|x| + rx) (|y| + ry) - |x| |y|."""
     middles = [_wide(one) for one in inputs]
-    if not all(one is None or one.finite for one in inputs):
+    if not all(one is None or one.certain or one.finite and one.middle.dtype.kind == "f"
+               for one in inputs):
         return Interval.unknown(middle)
     radii = [None if one is None else np.maximum(
         one.high.astype(np.float64) - one.middle, one.middle.astype(np.float64) - one.low)
@@ -48,7 +49,7 @@ def product(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) ->
 
 
 def _wide(one: Interval | None) -> Array | None:
-    """Magnitudes in float64; integers, which are parameters, as they are."""
+    """Magnitudes in float64; integers, which are certain, as they are."""
     if one is None or one.middle.dtype.kind != "f":
         return None if one is None else one.middle
     return np.abs(one.middle.astype(np.float64))

@@ -176,18 +176,18 @@ least 1."""
 
 
 def cover(value: Expr, intrinsics: Sequence[Intrinsic], scope: str, cost: StepCost,
-          total: str = "") -> tuple[CoverStep, ...]:
+          total: str = "", lanes: bool = True) -> tuple[CoverStep, ...]:
     """The cheapest steps, in order, of which the last writes an integer expression of leaves to
     `scope`, and all others to ``acc``. Where `scope` keeps fewer bits than ``acc``, these are the
     low ones, and the expression must be of that many bits.
 
     With `total`, ``sum``, ``max`` or ``min``, the last step reduces the expression over the lanes
-    of a row and goes on with what `scope` has.
+    of a row, or without `lanes` that of each lane alone, and goes on with what `scope` has.
 
     Raises `Uncovered` with a part that no body computes.
     """
     search = _Search.over(intrinsics, cost)
-    return search.steps(_whole(value, search.word), _last(intrinsics, scope, total))
+    return search.steps(_whole(value, search.word), _last(intrinsics, scope, total, lanes))
 
 
 def cover_with(chosen: Intrinsic, value: Expr, intrinsics: Sequence[Intrinsic], scope: str,
@@ -242,15 +242,18 @@ def _whole(value: Expr, word: str) -> Expr:
     return widened(Cast(whole, word), word)
 
 
-def _last(intrinsics: Sequence[Intrinsic], scope: str, total: str) -> list[Intrinsic]:
+def _last(intrinsics: Sequence[Intrinsic], scope: str, total: str, lanes: bool = True
+          ) -> list[Intrinsic]:
     """The instructions that may write a result to a scope, or reduce it to a total."""
-    return [one for one in intrinsics if scope in one.dst.scopes
-            and (_is_total(one, total) if total else is_lanewise(one))]
+    def may(one: Intrinsic) -> bool:
+        return _is_total(one, total) if total and lanes else is_lanewise(one, total or "assign")
+    return [one for one in intrinsics if scope in one.dst.scopes and may(one)]
 
 
-def is_lanewise(intrinsic: Intrinsic) -> bool:
-    """True if it assigns each element what it computes from those at the same place."""
-    return (intrinsic.update == "assign" and not intrinsic.reduce_axes
+def is_lanewise(intrinsic: Intrinsic, update: str = "assign") -> bool:
+    """True if it assigns each element, or updates it by, what it computes from those at the same
+    place."""
+    return (intrinsic.update == update and not intrinsic.reduce_axes
             and _reads_at(intrinsic, tuple(axis.var for axis in intrinsic.axes)))
 
 

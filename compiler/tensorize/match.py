@@ -3,7 +3,8 @@
 The nest must be perfect loops around one store or update. Its loops are the lanes: those that
 index the last dimensions of the destination are the intrinsic's axes, the others its lane
 reduction. `Update` names all reduction variables; those of loops around the nest say when the
-reduction begins. Loops of one iteration may stand anywhere, or be missing.
+reduction begins. An update that goes on is an assignment, too, of what is there and a value
+together. Loops of one iteration may stand anywhere, or be missing.
 """
 
 from collections.abc import Iterator
@@ -15,13 +16,16 @@ from compiler.ir import Binding, For, Stmt, Store, Tensorized, Update
 from compiler.ir.affine import Linear, free_variables, from_linear, linear
 from compiler.ir.printer import expr_text
 from compiler.ir.simplify import normalize
-from compiler.te import INDEX, Cast, Const, Expr, Read, Reduce, Var, substitute
+from compiler.te import INDEX, Binary, Cast, Const, Expr, Read, Reduce, Var, substitute
 
 from .intrinsic import ANY, Intrinsic
 from .normal import normal
 from .unify import Unifier
 
 _ZERO = Const(0, INDEX)
+
+_FOLDS = {"sum": "add", "max": "max", "min": "min"}
+"""What an update makes of what is there and a value."""
 
 
 class MatchError(Error, ValueError):
@@ -48,6 +52,9 @@ class _Match:
 
     def run(self) -> Tensorized:
         loops, stmt = self._perfect()
+        if isinstance(stmt, Update) and not stmt.begins and self._assigns():
+            there = Read(stmt.buffer, stmt.indices)
+            stmt = Store(stmt.buffer, stmt.indices, Binary(_FOLDS[stmt.op], there, stmt.value))
         single: dict[Var, Expr] = {loop.var: _ZERO for loop in loops if loop.extent == 1}
         extents = {loop.var: loop.extent for loop in loops if loop.extent > 1}
         indices = tuple(substitute(index, single) for index in stmt.indices)
@@ -65,6 +72,9 @@ class _Match:
             tuple(var for var in axes if var not in extents and var not in single),
             not isinstance(stmt, Update) or stmt.begins)
         return Tensorized(self.intrinsic, binding, self.nest)
+
+    def _assigns(self) -> bool:
+        return self.intrinsic.update == "assign" and not isinstance(self.intrinsic.value, Reduce)
 
     def _refuse(self, fact: str) -> MatchError:
         return MatchError(f"{self.intrinsic.name} does not match: {fact}")

@@ -196,6 +196,15 @@ def test_halves_alone_may_be_rounded_either_way():
     assert made.low[0, 0] == middle[0, 0] - 1
 
 
+def test_products_of_places_that_a_tie_leaves_open_may_be_any():
+    places = np.array([[65], [3]], np.int64)
+    node = onnx.helper.make_node("CumProd", ["x", "a"], ["y"])
+    middle, = computed(node, [places, np.int64(0)])
+    open_ = Interval(places, places, places + 2)
+    made, = spread(node, [open_, Interval.exact(np.array(0))], [middle], 26)
+    assert made.low[1, 0] <= 65 * 3 and 67 * 5 <= made.high[1, 0]
+
+
 def test_logarithms_of_sums_are_as_far_off_as_the_sums():
     x = np.array([9, -8, 0.017], np.float32)
     node = onnx.helper.make_node("ReduceLogSum", ["x"], ["y"], keepdims=0)

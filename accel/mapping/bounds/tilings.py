@@ -53,8 +53,8 @@ def listed(tiles: Many) -> list[Tiles]:
 def _in_pieces(shape: Shape) -> list[Many]:
     """Tilings whose windows, or rows, are loaded in pieces."""
     if shape.numbers:
-        rows, columns = ([1], [1]) if shape.inputs > 1 else (pieces_of(shape.rows),
-                                                             pieces_of(shape.columns))
+        one = shape.inputs > 1 and not shape.across
+        rows, columns = ([1], [1]) if one else (pieces_of(shape.rows), pieces_of(shape.columns))
         cut = _grid(rows, columns, pieces_of(shape.channels)[:-1], [1])
         return [_with(cut, "input")]
     if shape.row:

@@ -1,5 +1,4 @@
-"""Builders of layers that declared instructions of vector compute: elementwise operators, functions
-of rows, and places.
+"""Builders of layers that declared instructions of vector compute: elementwise operators, places.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,10 +11,9 @@ from accel.mapping.builders.layer import MappedLayer, in_line, stage_of
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.forms import Forms, ValueForm
 from accel.mapping.memory.layout import blocks_of, pack_params, pack_records
+from accel.mapping.memory.misfits import other_type
 from accel.mapping.operators import elementwise, places
-from accel.mapping.operators import rows as row_functions
 from accel.mapping.operators.blocked import Activation, Blocks
-from accel.mapping.selecting.row_selection import select_rows
 from accel.mapping.selecting.selection import Selection, note_of, select
 from compiler.graph.graph import Graph, Node
 from compiler.tensorize.cover import CoverStep
@@ -51,7 +49,7 @@ def elementwise_refusal(graph: Graph, node: Node, element: str) -> str | None:
     for side, values in (("input", computed), ("result", node.outputs)):
         for x in (graph.values[value] for value in values):
             if x.dtype != element:
-                return f"its {side} is {x.dtype}; the accelerator has {element}"
+                return other_type(side, x.dtype, element)
             if len(x.shape) < 2:
                 return f"its {side} has {len(x.shape)} dimensions; the accelerator takes 2 and more"
     return None
@@ -89,50 +87,15 @@ def _parameters(form: ValueForm, result: Activation, selection: Selection, block
         return array.reshape(-1)
 
     constants = {leaf: along(array) for leaf, array in selection.constants.items()}
-    return _records(selection.steps, constants, result, blocks)
+    return records_of(selection.steps, constants, result, blocks)
 
 
-def _records(steps: Sequence[CoverStep], constants: Mapping[str, np.ndarray], result: Activation,
+def records_of(steps: Sequence[CoverStep], constants: Mapping[str, np.ndarray], result: Activation,
              blocks: Blocks) -> dict[str, np.ndarray]:
     """The records of each step that reads some, by role."""
     return {role: pack_records(elementwise.record_read(step),
                                elementwise.numbers_of(step, constants), result.c, blocks)
             for step, role in elementwise.parameters_of(steps).items()}
-
-
-def row_function_layer(node: Node, graph: Graph, known: Forms, machine: Machine,
-                       apart: bool = False) -> MappedLayer:
-    """Maps a function of rows to the instructions that compute it, a stage for each; where totals
-    are `apart`, each loads rows for itself.
-    """
-    blocks, result = blocks_of(machine.config), known[node.outputs[0]]
-    selection = select_rows(machine, graph, node, blocks.channels)
-    x = in_line(known[node.inputs[0]], blocks)
-    operator = row_functions.row_function(stage_of(node), x, selection, blocks, apart)
-    steps = [step for stage in selection.stages for step in stage.steps]
-    constants = {name: array.reshape(-1) for name, array in selection.constants.items()}
-    own = [name for name in dict.fromkeys(step.intrinsic.name for step in steps)
-           if name in machine.own]
-    return MappedLayer(
-        node, operator, {"x": node.inputs[0]},
-        {**_records(steps, constants, result, blocks),
-         **{role: selection.tables[buffer.name]
-            for role, buffer in elementwise.tables_of(steps).items()}},
-        note=f"by {', '.join(own)} on the accelerator; without: on the host" if own else "")
-
-
-def row_function_refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
-    """Why a function of rows does not read rows of int8."""
-    x = graph.values[node.inputs[0]]
-    if node.inputs[0] in graph.constants:
-        return "its input is a constant"
-    if (x.dtype, forms.blocks.element) != ("int8", "int8"):
-        return (f"its input is {x.dtype} on a machine of {forms.blocks.element}; functions of rows "
-                "are of int8")
-    form = forms.values.get(node.inputs[0])
-    if form is None or not form.as_rows:
-        return "its input lies in memory as images, not as rows"
-    return None
 
 
 def place_layer(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:

@@ -1,7 +1,8 @@
 """Functions of rows: each instruction that computes a part is a stage.
 
 A row is the channels of a pixel. Totals and numbers are entries with one value a row, the same in
-every lane; a tile holds whole rows.
+every lane; a tile holds whole rows. Rows *across* lanes have a lane each: an entry is an element of
+as many rows as there are lanes, and so are totals and numbers.
 """
 
 from collections.abc import Mapping
@@ -29,16 +30,17 @@ def row_function(name: str, x: Activation, selection: RowSelection, blocks: Bloc
     numbers, int32 [n][h][w][b][o]; ``t0``, ... int32 of each element, then ``quantized`` and
     ``output``.
     """
-    return _Building(name, x, selection, blocks, apart).run()
+    return _Along(name, selection, blocks, x=x, apart=apart).run()
 
 
 @dataclass
-class _Building:
+class Stages:
+    """The stages of a selection; a class of it says how rows lie, and what a total is."""
+
     name: str
-    x: Activation
     selection: RowSelection
     blocks: Blocks
-    apart: bool
+    totals: dict[str, str] = field(default_factory=dict)
     stages: dict[str, Tensor] = field(default_factory=dict)
     axes: dict[str, str] = field(default_factory=dict)
     by: dict[str, str] = field(default_factory=dict)
@@ -48,7 +50,6 @@ class _Building:
     def run(self) -> BlockedOperator:
         stages, selection = self.stages, self.selection
         stages["x"], stages["input"] = self._input()
-        self.totals: dict[str, str] = {}
         steps = [step for stage in selection.stages for step in stage.steps]
         for role, buffer in tables_of(steps).items():
             stages[role] = self.loaded[buffer.name] = te.placeholder(
@@ -59,8 +60,95 @@ class _Building:
             stages[role] = self.params[step] = te.placeholder(
                 (shape[3], shape[5]), record_read(step), f"{self.name}_{role}")
         for stage in selection.stages[:-1]:
-            self.numbers[stage.name] = self._number(stage)
+            made = self._total(stage) if stage.total else self._number(stage)
+            self.numbers[stage.name] = made
         return self._result(selection.stages[-1])
+
+    def _input(self) -> tuple[Tensor, Tensor]:
+        """The stored tensor, and its blocks."""
+        raise NotImplementedError
+
+    def _total(self, stage: RowStage) -> Tensor:
+        """The reduction of a row."""
+        raise NotImplementedError
+
+    def _number(self, stage: RowStage) -> Tensor:
+        """A number after those that its steps compute on the way."""
+        computed, tensor = dict[Expr, Tensor](), None
+        for step in stage.steps:
+            role = self._role("n")
+            tensor = computed[step.value] = self._alone(step, computed, role)
+            self._note(role, step, tensor)
+        assert tensor is not None
+        return tensor
+
+    def _note(self, role: str, step: CoverStep, tensor: Tensor) -> None:
+        """Notes the stage of a total or a number."""
+        self.stages[role], self.by[role], self.axes[role] = tensor, step.intrinsic.name, "nyxbo"
+
+    def _role(self, kind: str) -> str:
+        """The next role of a number, ``n0``, ..., or of what a step has of each element."""
+        return f"{kind}{sum(role[0] == kind for role in self.by)}"
+
+    def _alone(self, step: CoverStep, computed: Mapping[Expr, Tensor], role: str) -> Tensor:
+        groups, height, width, _, batch, size = self.stages["input"].shape
+        return te.compute(
+            (groups, height, width, batch, size), lambda n, y, x, b, o: self._value(
+                step, (n, y, x, te.const(0, te.INDEX), b, o), computed), f"{self.name}_{role}")
+
+    def _result(self, stage: RowStage) -> BlockedOperator:
+        computed = dict[Expr, Tensor]()
+        for step in stage.steps[:-1]:
+            role = self._role("t")
+            self.stages[role] = computed[step.value] = self._each(step, computed, role)
+            self.by[role] = step.intrinsic.name
+        last = stage.steps[-1]
+        self.by["quantized"] = last.intrinsic.name
+        whole = written(self.name, self.stages, Window((1, 1)), self.stages["input"].shape,
+                        lambda n, y, x, c, b, o: self._value(
+                            last, (n, y, x, c, b, o), computed).astype("int8"))
+        return replace(whole, by=self.by, axes={**whole.axes, **self.axes}, rows=True,
+                       totals=self.totals)
+
+    def _each(self, step: CoverStep, computed: Mapping[Expr, Tensor], role: str,
+              row: Tensor | None = None) -> Tensor:
+        return te.compute(
+            (row or self.stages["input"]).shape, lambda n, y, x, c, b, o: self._value(
+                step, (n, y, x, c, b, o), computed, row), f"{self.name}_{role}")
+
+    def _value(self, step: CoverStep, place: tuple[Expr, ...], computed: Mapping[Expr, Tensor],
+               row: Tensor | None = None) -> Expr:
+        """The value of a step at a place, of the elements of `row`; for numbers the block of
+        channels does not count.
+        """
+        return step.body(lambda operand, expr, scope: self._read(
+            step, operand, expr, scope, place, computed, row))
+
+    def _read(self, step: CoverStep, operand: Operand, expr: Expr, scope: str,
+              place: tuple[Expr, ...], computed: Mapping[Expr, Tensor], row: Tensor | None) -> Expr:
+        """What an operand of a step reads there."""
+        n, y, x, c, b, o = place
+        if scope == COMPUTED and expr in computed:
+            tensor = computed[expr]
+            return tensor[(n, y, x, b, o) if len(tensor.shape) == 5 else place]
+        if scope == COMPUTED:
+            return self.numbers[name_of(expr)][n, y, x, b, o]
+        if scope == CONSTANTS:
+            return Field(self.params[step][c, o], operand.stored_as(scope).partition(".")[2])
+        if isinstance(expr, Const):
+            return expr
+        if scope == TABLES:
+            return self.loaded[name_of(expr)][0]
+        assert leaf_of(expr) is not None and name_of(expr) == ROW
+        return Cast((row or self.stages["input"])[place], operand.dtype)
+
+
+@dataclass
+class _Along(Stages):
+    """Rows that lie along lanes."""
+
+    x: Activation = field(kw_only=True)
+    apart: bool = field(kw_only=True)
 
     def _input(self) -> tuple[Tensor, Tensor]:
         """The stored tensor and its blocks; elements beyond a row are the selection's padding."""
@@ -81,19 +169,8 @@ class _Building:
         return source, te.compute((groups, x.h, x.w, count, self.blocks.batch, size), element,
                                   f"{self.name}_input")
 
-    def _number(self, stage: RowStage) -> Tensor:
-        """A total, or a number after those that its steps compute on the way."""
-        computed, tensor = dict[Expr, Tensor](), None
-        for step in stage.steps:
-            role = f"n{sum(role[0] == 'n' for role in self.axes)}"
-            tensor = self._total(step, stage.total, role) if stage.total else self._alone(
-                step, computed, role)
-            self.stages[role] = computed[step.value] = tensor
-            self.axes[role], self.by[role] = "nyxbo", step.intrinsic.name
-        assert tensor is not None
-        return tensor
-
-    def _total(self, step: CoverStep, op: str, role: str) -> Tensor:
+    def _total(self, stage: RowStage) -> Tensor:
+        (step,), role = stage.steps, self._role("n")
         groups, height, width, count, batch, size = self.stages["input"].shape
         c, i = (te.reduce_axis(extent, f"{self.name}_{role}_{axis}")
                 for extent, axis in ((count, "c"), (size, "i")))
@@ -102,57 +179,9 @@ class _Building:
             own = f"input_{role}"
             self.totals[own] = role
             row = self.stages[own] = te.compute(row.shape, self.element, f"{self.name}_{own}")
-        return te.compute(
-            (groups, height, width, batch, size), lambda n, y, x, b, o: FOLDS[op](
+        tensor = te.compute(
+            (groups, height, width, batch, size), lambda n, y, x, b, o: FOLDS[stage.total](
                 self._value(step, (n, y, x, c.var, b, i.var), {}, row), (c, i)),
             f"{self.name}_{role}")
-
-    def _alone(self, step: CoverStep, computed: Mapping[Expr, Tensor], role: str) -> Tensor:
-        groups, height, width, _, batch, size = self.stages["input"].shape
-        return te.compute(
-            (groups, height, width, batch, size), lambda n, y, x, b, o: self._value(
-                step, (n, y, x, te.const(0, te.INDEX), b, o), computed), f"{self.name}_{role}")
-
-    def _result(self, stage: RowStage) -> BlockedOperator:
-        computed = dict[Expr, Tensor]()
-        for place, step in enumerate(stage.steps[:-1]):
-            role = f"t{place}"
-            self.stages[role] = computed[step.value] = self._each(step, computed, role)
-            self.by[role] = step.intrinsic.name
-        last = stage.steps[-1]
-        self.by["quantized"] = last.intrinsic.name
-        whole = written(self.name, self.stages, Window((1, 1)), self.stages["input"].shape,
-                        lambda n, y, x, c, b, o: self._value(
-                            last, (n, y, x, c, b, o), computed).astype("int8"))
-        return replace(whole, by=self.by, axes={**whole.axes, **self.axes}, rows=True,
-                       totals=self.totals)
-
-    def _each(self, step: CoverStep, computed: Mapping[Expr, Tensor], role: str) -> Tensor:
-        return te.compute(
-            self.stages["input"].shape, lambda n, y, x, c, b, o: self._value(
-                step, (n, y, x, c, b, o), computed), f"{self.name}_{role}")
-
-    def _value(self, step: CoverStep, place: tuple[Expr, ...], computed: Mapping[Expr, Tensor],
-               row: Tensor | None = None) -> Expr:
-        """The value of a step at a place, of the elements of `row`; for numbers the block of
-        channels does not count.
-        """
-        n, y, x, c, b, o = place
-
-        def read(operand: Operand, expr: Expr, scope: str) -> Expr:
-            if scope == COMPUTED and expr in computed:
-                tensor = computed[expr]
-                return tensor[(n, y, x, b, o) if len(tensor.shape) == 5 else place]
-            if scope == COMPUTED:
-                return self.numbers[name_of(expr)][n, y, x, b, o]
-            if scope == CONSTANTS:
-                return Field(self.params[step][c, o],
-                             operand.stored_as(scope).partition(".")[2])
-            if isinstance(expr, Const):
-                return expr
-            if scope == TABLES:
-                return self.loaded[name_of(expr)][0]
-            assert leaf_of(expr) is not None and name_of(expr) == ROW
-            return Cast((row or self.stages["input"])[place], operand.dtype)
-
-        return step.body(read)
+        self._note(role, step, tensor)
+        return tensor

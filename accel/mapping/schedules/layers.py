@@ -42,7 +42,8 @@ def tiles_of(machine: Machine, operator: BlockedOperator, threads: int) -> tuple
     pieces only where no tile fits otherwise. Refuses a layer of which not even one pixel fits.
     """
     shape = shape_of(operator)
-    ways = [(cut, count) for cut in (not (shape.weighted or shape.numbers), True)
+    whole = (shape.weighted or shape.numbers) and not shape.across
+    ways = [(cut, count) for cut in (not whole, True)
             for count in range(threads, 0, -1)]
     for cut, count in ways[:-1]:
         try:
@@ -98,7 +99,8 @@ class LayerSteps:
         kept = "c" if self.tiles.stationary == "w" else "x"
         outer = [cut[axis][0] for axis in ("yxc" if self.tiles.stationary == "input" else "cyx")]
         around, (p, q) = self._axes("output", AROUND), self._phases("output")
-        output.reorder(*around, *outer, cut["y"][1], *p, cut["x"][1], *q, "b", cut["c"][1], "o")
+        output.reorder(*around, *outer, cut["y"][1], *p, cut["x"][1], *q, "b",
+                       *self._axes("output", "s"), cut["c"][1], "o")
         shared, innermost = cut[kept][0], outer[-1]
         several = any(self._extents()[self._full(cut[axis][0])] > 1 for axis in "yx")
         if self.threads > 1:
@@ -123,6 +125,10 @@ class LayerSteps:
     def _full(self, name: str) -> str:
         return name if name in self._extents() else f"{self.stages['output']}_{name}"
 
+    def _of(self, role: str, loop: str) -> str:
+        """The full name of a loop of a stage."""
+        return loop if loop in self._extents() else f"{self.stages[role]}_{loop}"
+
     def _extents(self) -> dict[str, int]:
         return {loop.var.name: loop.extent for loop in loops(self.steps.program.body)}
 
@@ -144,8 +150,9 @@ class LayerSteps:
         self["quantized"].compute_at(self.tile_loop)
         self["quantized"].set_scope("out")
         for role in _readers_first(self.operator):
-            self[role].compute_at(self._result_loop(role))
-            self[role].set_scope("acc")
+            if role not in self.operator.totals:
+                self[role].compute_at(self._result_loop(role))
+                self[role].set_scope("acc")
 
     def place_operands(self) -> None:
         """Places operands where they are used."""
@@ -159,15 +166,20 @@ class LayerSteps:
                 w.set_scope("wgt")
         elif self.tiles.pieces > 1:
             loop = self._cut_window()
+        for total in dict.fromkeys(self.operator.totals.values()):
+            self._place_parts(total, self._cut_total(total))
         for role in self.operator.inputs:
+            if role in self.operator.totals:
+                continue
             if role in self.operator.repeated:
                 place = self.repeated_loop
-            elif role in self.operator.totals:
-                place = self._cut_total(self.operator.totals[role])
             else:
                 place = loop if self.operator.totals else self._kept("input", loop)
             self[role].compute_at(place)
             self[role].set_scope(scope)
+        for role in self.operator.residuals:
+            self[role].compute_at(self.tile_loop)
+            self[role].set_scope("res")
         for role in self.operator.parameters:
             self[role].cache_read("par").compute_at(self._kept("w", self._reader_loop(role, loop)))
         for role in self.operator.tables:
@@ -245,11 +257,30 @@ class LayerSteps:
 
     def _cut_total(self, role: str) -> str:
         """Cuts the rows of a total into parts. Returns the loop that loads a part."""
-        blocks = self.operator[role].reduce_axes[0].name
-        outer, inner = self[role].split(blocks, self.tiles.channels)
+        blocks = self.operator[role].reduce_axes[0]
+        outer, inner = self[role].split(blocks.name, min(self.tiles.channels, blocks.extent))
+        if not self.operator.across:
+            self[role].reorder(outer, "n", "y", "x", inner)
+        else:               # neighbouring iterations of vector do not wait for each other
+            self[role].reorder(outer, inner, "n", "y", "x", "b", "o")
         self.blocks[role] = inner
-        self[role].reorder(outer, "n", "y", "x", inner)
-        return self._alternating(role, outer)
+        if self._is_folded(role):
+            self[role].decompose_reduction(outer)
+        return outer if self._extents()[self._of(role, outer)] == 1 else self._alternating(
+            role, outer)
+
+    def _is_folded(self, role: str) -> bool:
+        """True of a total whose instruction assigns what it makes of the total and an element."""
+        return bool(self.operator[role].reduce_axes) and all(
+            form.update == "assign" for form in self.machine.forms[self.operator.by[role]])
+
+    def _place_parts(self, total: str, loop: str) -> None:
+        """Places what one total alone reads where it reads a part."""
+        roles = [role for role in (*_readers_first(self.operator), *self.operator.inputs)
+                 if self.operator.totals.get(role) == total]
+        for role in roles:
+            self[role].compute_at(loop)
+            self[role].set_scope("res" if role in self.operator.inputs else "acc")
 
     def _alternating(self, role: str, loop: str) -> str:
         """Puts virtual threads on a loop of a stage. Returns the loop of what each turn loads."""
@@ -262,7 +293,8 @@ class LayerSteps:
     def tensorize(self) -> None:
         """Replaces copies and sums by instructions."""
         self._copy(self.stages["output"], "store")
-        for role in (*self.operator.inputs, *["w"] * self.computed_weights):
+        for role in (*self.operator.inputs, *self.operator.residuals,
+                     *["w"] * self.computed_weights):
             self._copy(self.stages[role], "load")
         for role, scope in (("w", "wgt"), *((role, "par") for role in self.operator.parameters),
                             *((role, "tab") for role in self.operator.tables)):
@@ -271,7 +303,7 @@ class LayerSteps:
         if "acc" in self.stages:
             self._accumulate()
         for role in self.operator.numbers:
-            if self.operator[role].reduce_axes:
+            if self.operator[role].reduce_axes and not self.operator.across:
                 blocks, lanes = (axis.name for axis in self.operator[role].reduce_axes)
                 self[role].reorder(self.blocks.get(role, blocks), "b", "o", lanes)
 
@@ -284,6 +316,8 @@ class LayerSteps:
         """Replaces what vector computes of them by instructions."""
         for role in self.computed:
             self._lanes(role, self._bodies(role))
+            if role in self.operator.numbers and self._is_folded(role):
+                self._try(f"{self.stages[role]}_b_init", self._assigning)
 
     def _bodies(self, role: str) -> list[Intrinsic]:
         """The instructions that may compute a stage: the one that is known, or all that assign, the
@@ -291,6 +325,11 @@ class LayerSteps:
         """
         if role in self.operator.by:
             return list(self.machine.forms[self.operator.by[role]])
+        return self._assigning
+
+    @property
+    def _assigning(self) -> list[Intrinsic]:
+        """The instructions of vector that assign, the shortest body first."""
         assigning = [form for form in self.machine.of_unit("vector")
                      if not (form.reads_destination or form.reduce_axes)]
         return sorted(assigning, key=lambda form: sum(1 for _ in walk(form.value)))

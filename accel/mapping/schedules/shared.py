@@ -38,6 +38,7 @@ class NamedProgram:
 
 
 _kept: OrderedDict[tuple[str, str, Tiles, int], LayerSteps] = OrderedDict()
+_whole: OrderedDict[tuple[str, str, Tiles, int], NamedProgram] = OrderedDict()
 
 
 def scheduled(machine: Machine, operator: BlockedOperator, tiles: Tiles,
@@ -45,6 +46,18 @@ def scheduled(machine: Machine, operator: BlockedOperator, tiles: Tiles,
     """The schedule of this operator, or of one that is equal but for its name, on this machine or
     on one with the same forms.
     """
+    key = machine.forms_hash, _text(operator, numbers=True), tiles, threads
+    if key not in _whole:
+        _whole[key] = _scheduled(machine, operator, tiles, threads)
+        while len(_whole) > KEPT:
+            _whole.popitem(last=False)
+    _whole.move_to_end(key)
+    return _whole[key]
+
+
+def _scheduled(machine: Machine, operator: BlockedOperator, tiles: Tiles,
+               threads: int) -> NamedProgram:
+    """The schedule of this operator, or of one that differs in numbers, with its own."""
     key = machine.forms_hash, _text(operator), tiles, threads
     if key not in _kept:
         _kept[key] = placed(machine, operator, tiles, threads)
@@ -98,9 +111,9 @@ def _computed(operator: BlockedOperator) -> tuple[str, ...]:
                  and not isinstance(operator[role].body, Reduce))
 
 
-def _text(operator: BlockedOperator) -> str:
-    """The operator without its name and the numbers that may differ."""
-    loose = set(_computed(operator))
+def _text(operator: BlockedOperator, numbers: bool = False) -> str:
+    """The operator without its name, and without the numbers that may differ unless told."""
+    loose = set() if numbers else set(_computed(operator))
     stages = (re.sub(rf"Const\(value=[^,()]+, (?!dtype='{INDEX}')", "Const(", repr(tensor))
               if role in loose else repr(tensor) for role, tensor in operator.stages.items())
     rest = repr(replace(operator, stages={}))

@@ -67,6 +67,9 @@ class Shape:
     numbers: int = field(default=0, repr=False)         # accumulators for each pixel of whole rows
     totals: int = field(default=0, repr=False)          # those of them that read the whole row
     step: int = field(default=0, repr=False)            # from a window's `row` to the next window's
+    residuals: int = field(default=0, repr=False)       # tensors that meet the sums of products
+    planes: int = field(default=0, repr=False)          # elements of a sum that is not requantized
+    across: int = field(default=0, repr=False)          # of rows across lanes, what lies together
 
 
 def shape_of(operator: BlockedOperator) -> Shape:
@@ -92,7 +95,7 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  operator.weights,
                  prod(window.kernel) if "params_taps" in stages else 0, len(operator.numbers),
                  sum(bool(operator[role].reduce_axes) for role in operator.numbers),
-                 operator.step)
+                 operator.step, len(operator.residuals), tile.get("s", 0), operator.across)
 
 
 def smallest(shape: Shape) -> Tiles:
@@ -124,7 +127,7 @@ def tiles_in_pieces(shape: Shape) -> Iterable[Tiles]:
     """
     if shape.numbers:
         pixels = ([1], [1])
-        if shape.inputs == 1:
+        if shape.inputs == 1 or shape.across > 0:
             pixels = pieces_of(shape.rows), pieces_of(shape.columns)
         for rows, columns, channels in product(*pixels, pieces_of(shape.channels)):
             if channels < shape.channels:

@@ -5,21 +5,27 @@ the last axis; *numbers*, one a row, computed from totals and numbers; and the r
 elements and numbers. Each is covered with bodies of the machine's vector instructions, a total with
 one that reduces over lanes and accumulates. Nothing here knows an operator or an instruction by
 name.
+
+Every machine has instructions that accumulate lane by lane. So rows may lie *across* lanes, each in
+a lane of its own: a total is then such a reduction, and a number is one of as many rows as an entry
+has lanes. What there is no instruction for in numbers is spelled (`spelled`).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import add
 
 import numpy as np
 
 from accel.machine.machine import Machine
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.selecting.selection import INPUTS, RESULTS, covered, leaf_of_constant
+from accel.mapping.selecting.spelled import spelled
 from compiler import te
 from compiler.graph.graph import Graph, Node
 from compiler.ops.registry import expression, find
 from compiler.te import Computed, Const, Expr, Read, Scan, Tensor, rewrite, walk
-from compiler.tensorize.cover import COMPUTED, CoverStep, leaf, table
+from compiler.tensorize.cover import COMPUTED, CoverStep, leaf, leaf_of, table
 from compiler.tensorize.normal import normal
 
 ROW = "x"
@@ -27,13 +33,16 @@ ROW = "x"
 
 LEAST, GREATEST = -128, 127
 
+FOLDED = {"sum": add, "max": te.maximum, "min": te.minimum}
+"""What a total and another element make."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowStage:
     """A total, a number, or the result.
 
     name : of the leaf that later stages read it by; "" for the result.
-    steps : the instructions, in order; of a total the one that reduces.
+    steps : the instructions, in order; of a total the last one reduces, or across lanes folds.
     total : ``sum``, ``max`` or ``min``; "" for what is no total.
     """
 
@@ -50,12 +59,19 @@ class RowSelection:
         corrected for them.
     constants : for each leaf that is a constant of each channel, its name and the array.
     tables : for each table, its name and the array.
+    across : whether each row lies in a lane of its own.
     """
 
     stages: tuple[RowStage, ...]
     pad: int
     constants: Mapping[str, np.ndarray]
     tables: Mapping[str, np.ndarray]
+    across: bool = False
+
+    @property
+    def steps(self) -> list[CoverStep]:
+        """The instructions of all stages."""
+        return [step for stage in self.stages for step in stage.steps]
 
 
 def is_row_function(node: Node) -> bool:
@@ -63,10 +79,14 @@ def is_row_function(node: Node) -> bool:
 
 
 def select_rows(machine: Machine, graph: Graph, node: Node, lanes: int) -> RowSelection:
-    """The cheapest instructions for each stage; rows are cut into blocks of `lanes` elements.
-    Refuses an operator with a stage that none computes.
+    """The cheapest instructions for each stage; rows are cut into blocks of `lanes` elements, or
+    lie across lanes where the machine does not compute all stages of them so. Refuses an operator
+    with a stage that none computes.
     """
-    return _Selecting(machine, graph, node, lanes).run()
+    try:
+        return _Selecting(machine, graph, node, lanes).run()
+    except LoweringError:
+        return _Selecting(machine, graph, node, lanes, across=True).run()
 
 
 @dataclass
@@ -75,7 +95,9 @@ class _Selecting:
     graph: Graph
     node: Node
     lanes: int
+    across: bool = False
     numbers: dict[str, Expr] = field(default_factory=dict)      # what reads of a stage mean
+    parts: list[RowStage] = field(default_factory=list)         # spelled parts of the next stage
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     tables: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -92,8 +114,12 @@ class _Selecting:
             raise LoweringError("it takes both the greatest and the least element of a row")
         self.pad = LEAST if "max" in ops else GREATEST if "min" in ops else 0
         self.beyond = -result.shape[-1] % self.lanes
-        return RowSelection(tuple(self._stage(stage, stage is stages[-1]) for stage in stages),
-                            self.pad, self.constants, self.tables)
+        found = list[RowStage]()
+        for stage in stages:
+            self.parts = []
+            whole = self._stage(stage, stage is stages[-1])
+            found += (*self.parts, whole)
+        return RowSelection(tuple(found), self.pad, self.constants, self.tables, self.across)
 
     def _stage(self, stage: Computed, last: bool) -> RowStage:
         (name,), (body,) = stage.names, stage.values
@@ -104,10 +130,34 @@ class _Selecting:
         total = stage.reducer or ""
         if not isinstance(total, str):
             raise LoweringError("it reduces rows by a function of its own")
-        if total == "sum" and (extra := self._of_padding(value) * self.beyond):
+        if total == "sum" and not self.across and (
+                extra := self._of_padding(value) * self.beyond):
             read = read - extra
         self.numbers[name] = read
+        if self.across and not total:
+            value = spelled(value, lambda part: self._part(name, part))
+        if self.across and total:
+            return RowStage(name, self._folded(name, value, total), total)
         return RowStage(name, covered(self.machine, value, COMPUTED, total), total)
+
+    def _folded(self, name: str, value: Expr, total: str) -> tuple[CoverStep, ...]:
+        """The steps of a total lane by lane: the last accumulates, or assigns what it makes of the
+        total and an element."""
+        try:
+            return covered(self.machine, value, COMPUTED, total, lanes=False)
+        except LoweringError:
+            return covered(self.machine, FOLDED[total](leaf(name, "int32", COMPUTED), value),
+                           COMPUTED)
+
+    def _part(self, name: str, value: Expr) -> Expr:
+        """A part of a number, which is a number itself."""
+        if leaf_of(value) is not None:
+            return value
+        known = next((stage for stage in self.parts if stage.steps[-1].value == value), None)
+        if known is None:
+            known = RowStage(f"{name}_{len(self.parts)}", covered(self.machine, value, COMPUTED))
+            self.parts.append(known)
+        return leaf(known.name, "int32", COMPUTED)
 
     def _of_padding(self, value: Expr) -> int:
         """The value of an element's expression for padding."""

@@ -60,13 +60,15 @@ def select(machine: Machine, graph: Graph, node: Node) -> Selection:
     return Selection(covered(machine, element, RESULTS), inputs, constants, tables)
 
 
-def covered(machine: Machine, value: Expr, scope: str, total: str = "") -> tuple[CoverStep, ...]:
+def covered(machine: Machine, value: Expr, scope: str, total: str = "", lanes: bool = True
+            ) -> tuple[CoverStep, ...]:
     """The cheapest vector instructions that compute an expression of leaves, as
     `compiler.tensorize.cover.cover` has it. Refuses one that none computes.
     """
-    steps = _once_covered(machine, value, scope, total)
+    steps = _once_covered(machine, value, scope, total, lanes)
     if isinstance(steps, str):
-        reduced = f"the {total} over the lanes of a row of " if total else ""
+        reduced = f"the {total} over the {'lanes' if lanes else 'elements'} of a row of "
+        reduced = reduced if total else ""
         raise LoweringError(f"no vector instruction computes {reduced}{steps}")
     return steps
 
@@ -89,7 +91,7 @@ def note_of(machine: Machine, graph: Graph, node: Node, selection: Selection) ->
 
 KEPT = 4096             # covers
 
-_covers: dict[tuple[str, Expr, str, str], tuple[CoverStep, ...] | str] = {}
+_covers: dict[tuple[str, Expr, str, str, bool], tuple[CoverStep, ...] | str] = {}
 
 
 @lru_cache(16)
@@ -97,22 +99,22 @@ def _shipped(config: AccelConfig) -> Machine:
     return Machine(config)
 
 
-def _once_covered(machine: Machine, value: Expr, scope: str, total: str
+def _once_covered(machine: Machine, value: Expr, scope: str, total: str, lanes: bool
                   ) -> tuple[CoverStep, ...] | str:
     """`_cover`, once for machines with the same forms."""
-    key = machine.forms_hash, value, scope, total
+    key = machine.forms_hash, value, scope, total, lanes
     if key not in _covers:
-        _covers[key] = _cover(machine, value, scope, total)
+        _covers[key] = _cover(machine, value, scope, total, lanes)
         while len(_covers) > KEPT:
             _covers.pop(next(iter(_covers)))
     return _covers[key]
 
 
-def _cover(machine: Machine, value: Expr, scope: str, total: str
+def _cover(machine: Machine, value: Expr, scope: str, total: str, lanes: bool
            ) -> tuple[CoverStep, ...] | str:
     """The cheapest steps, or the part that has none."""
     try:
-        return cover(value, machine.of_unit("vector"), scope, step_cost, total)
+        return cover(value, machine.of_unit("vector"), scope, step_cost, total, lanes)
     except Uncovered as error:
         return plain_text(error.value)
 

@@ -30,7 +30,7 @@ def _lines(layer: MappedLayer) -> Iterator[str]:
     for tensor in stages.values():
         if tensor.body is not None:
             yield from wrapped(f"{_element(tensor)} = {_body_text(tensor)}", 2)
-    yield f"  writes {declared_text(stages['output'].buffer)} = {layer.node.outputs[0]}"
+    yield f"  writes {declared_text(stages['output'].buffer)} = {layer.written}"
 
 
 def _work_text(layer: MappedLayer) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from compiler.graph.graph import Graph, Node
+from compiler.ops.records.broadcasting import along
 from compiler.ops.records.integer_forms import ACCUMULATOR_BITS, StaysFloat, Stored
 from compiler.ops.records.operator import Kind
 from compiler.ops.records.weights import of_channels
@@ -105,7 +106,8 @@ class QuantizedView:
         return Stored(self.operands[key], *parameters)
 
     def weight(self, value: str, axis: int) -> tuple[np.ndarray, np.ndarray]:
-        """int8 or int16 weight and float64 scale for each of the channels along the axis."""
+        """The weight less its zero points, int8 where it fits or else int16, and a float64 scale
+        for each of the channels along the axis."""
         node, source = self._constant(value, "weight")
         scale, zero = (self.graph.constants[name] for name in node.inputs[1:])
         if source.dtype.name not in QUANTIZED:
@@ -113,12 +115,9 @@ class QuantizedView:
         if scale.ndim and node.attrs["axis"] != axis:
             raise StaysFloat(f"its weight {value!r} must have its scales along axis {axis}, "
                              f"not {node.attrs['axis']}")
-        zeros, stored = stored_form(zero.reshape(-1)).astype(int), stored_form(source).dtype.name
-        if zeros.any():
-            raise StaysFloat(f"its weight {value!r} must have zero point 0 in {stored}, "
-                             f"not {zeros[zeros != 0][0]}")
-        scales = np.broadcast_to(scale.astype(np.float64), source.shape[axis:axis + 1])
-        return stored_form(source), scales
+        scales, zeros = (np.broadcast_to(array, source.shape[axis:axis + 1])
+                         for array in (scale.astype(np.float64), stored_form(zero.reshape(-1))))
+        return _moved(value, stored_form(source), along(zeros, source.ndim, axis)), scales
 
     def bias(self, value: str, scales: np.ndarray, out: float) -> np.ndarray:
         """The bias in accumulator steps: integers in float64, one for each channel.
@@ -165,6 +164,16 @@ def _rounded(value: str, exact: np.ndarray, factors: np.ndarray) -> np.ndarray:
         raise StaysFloat(f"its bias {value!r} in steps of the sums is {off:.3g} steps of the "
                          "result off")
     return rounded
+
+
+def _moved(value: str, weight: np.ndarray, zeros: np.ndarray) -> np.ndarray:
+    """The difference of weights and zero points, in the type of the weights or else in int16."""
+    moved = weight.astype(np.int32) - zeros
+    for dtype in (weight.dtype, np.dtype(np.int16)):
+        if (moved == moved.astype(dtype)).all():
+            return moved.astype(dtype)
+    raise StaysFloat(f"its weight {value!r} less its zero point must fit int16, not reach "
+                     f"{moved.flat[np.abs(moved).argmax()]}")
 
 
 def _vector(value: str, array: np.ndarray, scales: np.ndarray) -> np.ndarray:

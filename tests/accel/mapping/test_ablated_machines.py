@@ -68,8 +68,7 @@ def test_the_reason_says_what_is_missing(name: str, build, reason: str) -> None:
 
 
 def test_a_machine_with_all_instructions_computes_the_network() -> None:
-    """All but what no shipped instruction computes: places, and functions of rows."""
+    """All but what no shipped instruction computes: places."""
     net, graph = network()
     parts = assert_divided_right(Machine(preset("tiny-1x4x4")), graph, net.samples())
-    assert {node.op for node in graph.nodes if node.name in parts.stay} == {
-        "qargmax", "qbelow_max", "qsoftmax"}
+    assert {node.op for node in graph.nodes if node.name in parts.stay} == {"qargmax"}

@@ -10,6 +10,8 @@ import pytest
 
 import lockstep
 from accel.machine.intrinsics import SHIPPED
+from accel.mapping import layers
+from accel.mapping.builders.row_layers import row_function_ways
 from accel.mapping.layers import build_layers, forms_of
 from accel.mapping.lowering import LoweringError
 from accel.mapping.operators.blocked import Blocks
@@ -138,15 +140,101 @@ def test_what_acc_cannot_hold_is_refused(rng) -> None:
         AccelTarget(machine).compile(graph)
 
 
-@pytest.mark.parametrize("missing, reason", [
-    ("row_sum", "no vector instruction computes the sum over the lanes of a row of x"),
-    ("row_squares", "no vector instruction computes the sum over the lanes of a row of x * x"),
-    ("shl", "no vector instruction computes"), ("exponent", "no vector instruction computes")])
-def test_what_lacks_an_instruction_is_told(rng, missing: str, reason: str) -> None:
-    machine = machine_of(without=missing)
-    module = lockstep.compile(network("qlayer_norm", (3, 8), rng), "accel,cpu", machine=machine)
-    assert reason in module.partition.reasons["y"]
+def shipped(preset: str = "tiny-1x4x4", without: str = "", **changes) -> lockstep.Machine:
+    return lockstep.Machine(replace(lockstep.preset(preset), **changes),
+                            tuple(one for one in SHIPPED if one.name != without))
+
+
+@pytest.mark.parametrize("op, shape", [
+    ("qbelow_max", (5, 2, 9)), ("qbelow_max", (24, 10)),
+    *(pytest.param(op, shape, marks=pytest.mark.slow) for op, shape in (
+        ("qsoftmax", (3, 6)), ("qsoftmax", (5, 2, 9)), ("qlayer_norm", (5, 2, 9)), ("qrms_norm", (5, 2, 9)),
+        ("qlayer_norm", (24, 10)), ("qsoftmax", (2, 1)), ("qlayer_norm", (2, 1))))], ids=str)
+def test_rows_across_lanes_need_no_instruction_of_ones_own(rng, op: str, shape) -> None:
+    agrees(network(op, shape, rng), rows(rng, shape), shipped(), "functional")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", OPERATORS)
+@pytest.mark.parametrize("changes, shape", [
+    ({}, (7, 11)), ({}, (24, 10)), ({"batch": 2}, (8, 11)), ({"block_in": 8}, (9, 21)),
+    ({"bus_bytes": 16}, (9, 21))], ids=str)
+def test_simulators_agree_about_rows_across_lanes(rng, op: str, changes, shape) -> None:
+    sizes = {name: 4 * getattr(lockstep.preset("tiny-1x4x4"), f"{name}_bytes")
+             for name in ("inp", "wgt", "res", "acc", "out")}
+    machine = shipped(**changes, **{f"{name}_bytes": size for name, size in sizes.items()})
+    graph, x = network(op, shape, rng), rows(rng, shape)
+    agrees(graph, x, machine, "functional")
+    cycles = agrees(graph, x, machine, "cycle")
+    assert cycles == agrees(graph, x, machine, "verilator")
+    bounds = [layer.bound.cycles for group in AccelTarget(machine).compile(graph).work
+              for layer in group if layer.bound]
+    assert 0 < max(bounds) <= cycles
+
+
+@pytest.mark.parametrize("op", [OPERATORS[0], *(
+    pytest.param(op, marks=pytest.mark.slow) for op in OPERATORS[1:])])
+def test_extremes_across_lanes(rng, op: str) -> None:
+    """Rows of one number, and of both ends."""
+    x = np.repeat(np.array([-128, 127, 0, -1], np.int8)[:, None], 6, axis=1)
+    x = np.concatenate([x, x])
+    x[4:, 3] = -1 - x[4:, 3]
+    agrees(network(op, x.shape, rng), x, shipped(), "functional")
+
+
+def test_many_rows_are_turned_by_products(rng) -> None:
+    """What a load brings byte by byte, gemm turns for less: blocks of columns and what is left."""
+    graph = network("qbelow_max", (40, 50), rng)
+    parts = [layer.part for layer in AccelTarget(shipped("pynq-1x16x16")).compile(graph).layers]
+    assert parts == ["turned", "turned48", "", "back", "back32"]
+
+
+@pytest.mark.parametrize("way", [0, 1], ids=["byte by byte", "turned"])
+@pytest.mark.parametrize("op, shape", [
+    ("qbelow_max", (5, 2, 9)), pytest.param("qlayer_norm", (9, 11), marks=pytest.mark.slow)],
+    ids=str)
+def test_each_way_across_lanes_gives_the_same(rng, monkeypatch, op: str, shape, way: int) -> None:
+    monkeypatch.setattr(layers, "_row_function", lambda *of: [*row_function_ways(*of)][way])
+    agrees(network(op, shape, rng), rows(rng, shape), shipped(), "functional")
+
+
+def test_what_one_function_makes_for_another_stays_turned(rng) -> None:
+    """Unless somebody else reads it, too."""
+    builder = Builder("net")
+    builder.add_input("x", TensorType((24, 10), "int8"))
+    builder.emit("qbelow_max", "m", ["x"], "m")
+    builder.emit("qbelow_max", "y", ["m"], "y")
+
+    def parts(*outputs: str) -> list[str]:
+        graph = builder.finish([*outputs])
+        agrees(graph, rows(rng, (24, 10)), shipped(), "functional")
+        return [layer.name for layer in AccelTarget(shipped()).compile(graph).layers]
+    assert parts("y") == ["m:turned", "m:turned8", "m", "y", "y:back"]
+    assert "m:back" in parts("y", "m")
+
+
+def test_few_rows_are_of_the_host(rng) -> None:
+    """Lanes without a row cost as much as others."""
+    reason = AccelTarget(shipped()).refusal(graph := network("qbelow_max", (1, 8), rng),
+                                            graph.nodes[0])
+    assert reason == ("its rows are 1 of 4 that are computed at once; the host computes fewer than "
+                      "half of them for less")
+
+
+@pytest.mark.parametrize("missing", ["mul", "lookup"])
+def test_what_lacks_an_instruction_is_told(rng, missing: str) -> None:
+    module = lockstep.compile(network("qlayer_norm", (3, 8), rng), "accel,cpu",
+                              machine=shipped(without=missing))
+    assert "no vector instruction computes" in module.partition.reasons["y"]
     assert not module.accelerated
+
+
+@pytest.mark.parametrize("missing", ["row_sum", "shl", "exponent"])
+def test_without_one_of_its_own_rows_lie_across_lanes(rng, missing: str) -> None:
+    graph = network("qlayer_norm", (3, 8), rng)
+    machines = machine_of(), machine_of(without=missing)
+    assert [select_rows(machine, graph, graph.nodes[0], 4).across for machine in machines] == [
+        False, True]
 
 
 @pytest.mark.slow

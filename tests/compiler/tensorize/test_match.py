@@ -198,6 +198,15 @@ def test_pooling_is_an_update_with_max():
     assert found.tile("a") == RES[OUT + KH, 0, 0]
 
 
+def test_an_update_that_goes_on_is_an_assignment_of_both():
+    """What begins one is assigned before; a reduction that begins is none."""
+    update = Update(ACC, (OUT, B, O), "sum", ACC[OUT + KH, B, O], (KH,), begins=False)
+    found = match(lanes(update), ADD).binding
+    assert {found.tile("a"), found.tile("b")} == {ACC[OUT, 0, 0], ACC[OUT + KH, 0, 0]}
+    assert "the update must be assign, not sum" in refusal(
+        lanes(replace(update, begins=True)), ADD)
+
+
 def test_copy_with_a_predicate():
     image = Buffer("image", (9, 30), "int8")
     inside = te.all_of(KH - 1 >= 0, KH - 1 < 9)
