@@ -32,7 +32,8 @@ class FunctionsOfProducts:
     """quantize(f(conv(x, w))) -> quantize(f(dequantize(quantize(conv(x, w))))) for a function f of
     elements, such as hardswish or gelu: a product and a table of integers. The int8 between spans
     the numbers beyond which the result no longer changes. It makes the result less than one step
-    other, or it does not come.
+    other, or it does not come. Operators that move elements may stand before the function; the
+    quantization that comes is left behind them.
 
     Before: dequantizations of constants are nodes. After: no quantization to 8 bits reads such a
     function of a product that may be an integer operator, and nothing else reads either, but where
@@ -91,7 +92,7 @@ class _Search:
                 continue
             if node is None or node.op in ("quantizelinear", "dequantizelinear"):
                 return None
-            if self._product(node) is not None:
+            if self._product(self._core(value)) is not None:
                 sums.add(value)
             elif find(node.op).kind is Kind.ELEMENTWISE:
                 nodes[value] = node
@@ -105,8 +106,17 @@ class _Search:
     def _is_number(self, value: str) -> bool:
         return value in self.graph.constants and self.graph.constants[value].size == 1
 
-    def _product(self, node: Node) -> Node | None:
+    def _core(self, value: str) -> Node | None:
+        """What makes a value, but for operators that move its elements."""
+        node = self.view.producers.get(value)
+        while node is not None and find(node.op).picks and len(self.readers[node.inputs[0]]) == 1:
+            node = self.view.producers.get(node.inputs[0])
+        return node
+
+    def _product(self, node: Node | None) -> Node | None:
         """The product with a quantized constant that a node is, perhaps with a bias of its own."""
+        if node is None:
+            return None
         for value, other in (node.inputs, node.inputs[::-1]) if node.op == "add" else ():
             before = self.view.producers.get(value)
             if before is not None and before.op == "matmul" and self.view.is_constant(other):
@@ -124,9 +134,9 @@ class _Search:
         return inner and len(ends) == 1 and not {*values} & {*self.graph.outputs}
 
     def _has_form(self, sums: str, stored: Stored) -> bool:
-        core = self.view.producers[sums]
-        product, form = self._product(core), find(core.op).integer
-        assert product is not None and form is not None
+        core = self._core(sums)
+        product, form = self._product(core), find(core.op).integer if core is not None else None
+        assert core is not None and product is not None and form is not None
         try:
             form(self.view, core, stored, (-inf, inf))
             return self.view.activation(product.inputs[0]).dtype == "int8"

@@ -57,6 +57,19 @@ def test_they_are_a_product_and_a_table(qdq, form: str, name: str) -> None:
     assert wanted.std() > 0.3 and np.abs(found - wanted).max() <= 1.01 * 10 / 255
 
 
+def test_elements_may_be_moved_before(qdq) -> None:
+    one = qdq(seed=5, opset=18)
+    model = model_of(one, "dense", lambda one, y: gelu(one, one.add("Transpose", one.add(
+        "Reshape", y, one.constant(np.array([7, 2, 3]))), perm=[1, 0, 2])))
+    graph, plain = (optimize(convert(model), standard_passes(integerize=integerize))
+                    for integerize in (True, False))
+    assert [node.op for node in graph.nodes if node.op not in ("to_uint8", "to_int8")] == [
+        "quantize", "qdense", "reshape", "transpose", "qtable", "dequantize"]
+    feeds = {"x": (2 * one.rng.normal(size=(7, 20))).astype(np.float32)}
+    found, wanted = (evaluate(made, feeds)[model.graph.output[0].name] for made in (graph, plain))
+    assert np.abs(found - wanted).max() <= 1.01 * 10 / 255
+
+
 @pytest.mark.parametrize(("name", "scale", "zero"), [
     ("hardswish", 2 / 255, 40), ("sigmoid", 1 / 256, 0), ("cosine", 2 / 255, 128)])
 def test_what_int8_cannot_carry_stays_in_float(qdq, name: str, scale: float, zero: int) -> None:
