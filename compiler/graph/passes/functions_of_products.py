@@ -24,6 +24,7 @@ MOST_OFF = 0.98
 
 FLAT = 0.25             # steps within which a result counts as one that no longer changes
 COARSE, FINE = 1 << 15, 16          # numbers on a side of zero; in a step of int8
+MOST_NODES = 64         # of a function: so that no chain is walked again and again
 FAR = np.array([2, 16, 1e4, 1e8], np.float32)
 
 
@@ -74,6 +75,8 @@ class _Search:
         if parameters is None or parameters[2] != "int8" or region is None:
             return {}
         nodes, sums = region
+        if all(find(node.op).bounds for node in nodes):
+            return {}
         function = _function(self.graph.constants, nodes, sums)
         if not self._is_alone(nodes, sums) or _is_in_products(function):
             return {}
@@ -85,7 +88,7 @@ class _Search:
         from; None where they compute from anything else.
         """
         nodes, sums, waiting = dict[str, Node](), set[str](), [value]
-        while waiting:
+        while waiting and len(nodes) < MOST_NODES:
             value = waiting.pop()
             node = self.view.producers.get(value)
             if value in nodes or value in sums or self._is_number(value):
@@ -99,7 +102,7 @@ class _Search:
                 waiting += node.inputs
             else:
                 return None
-        if len(sums) != 1 or not nodes:
+        if len(sums) != 1 or not nodes or waiting:
             return None
         return [nodes[made] for made in sorted(nodes, key=self.places.__getitem__)], sums.pop()
 
