@@ -8,7 +8,7 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.integerize.constants import QuantizedConstant
-from compiler.graph.passes.sums import Sums
+from compiler.graph.integerize.sums import Sums
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.records.weights import of_channels
 from compiler.ops.registry import find
