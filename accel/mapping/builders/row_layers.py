@@ -144,7 +144,8 @@ def _matrix(known: Forms, value: str) -> View:
     matrix = view and view.reshaped((math.prod(shape[:-1]), shape[-1]))
     if matrix is None or part is not None:
         raise LoweringError("its rows lie in memory among others")
-    return matrix
+    # Padding lies beside an only element, which has no stride.
+    return matrix if shape[-1] > 1 else replace(matrix, strides=(matrix.strides[0], 1))
 
 
 def _function(node: Node, x: View, z: View, channels: int, selection: RowSelection, blocks: Blocks

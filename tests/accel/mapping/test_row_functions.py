@@ -146,7 +146,7 @@ def shipped(preset: str = "tiny-1x4x4", without: str = "", **changes) -> lockste
 
 
 @pytest.mark.parametrize("op, shape", [
-    ("qbelow_max", (5, 2, 9)), ("qbelow_max", (24, 10)),
+    ("qbelow_max", (5, 2, 9)), ("qbelow_max", (24, 10)), ("qbelow_max", (3, 1)),
     *(pytest.param(op, shape, marks=pytest.mark.slow) for op, shape in (
         ("qsoftmax", (3, 6)), ("qsoftmax", (5, 2, 9)), ("qlayer_norm", (5, 2, 9)), ("qrms_norm", (5, 2, 9)),
         ("qlayer_norm", (24, 10)), ("qsoftmax", (2, 1)), ("qlayer_norm", (2, 1))))], ids=str)
