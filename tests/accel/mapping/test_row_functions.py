@@ -15,7 +15,7 @@ from accel.mapping.builders.row_layers import row_function_ways
 from accel.mapping.layers import build_layers, forms_of
 from accel.mapping.lowering import LoweringError
 from accel.mapping.operators.blocked import Blocks
-from accel.mapping.schedules import shape_of, tiles_of
+from accel.mapping.schedules import schedule, scheduled, shape_of, tiles_of
 from accel.mapping.selecting.row_selection import select_rows
 from accel.mapping.target import AccelTarget
 from compiler.graph.graph import Graph, TensorType
@@ -211,6 +211,16 @@ def test_what_one_function_makes_for_another_stays_turned(rng) -> None:
         return [layer.name for layer in AccelTarget(shipped()).compile(graph).layers]
     assert parts("y") == ["m:turned", "m:turned8", "m", "y", "y:back"]
     assert "m:back" in parts("y", "m")
+
+
+@pytest.mark.parametrize("op", ["qbelow_max", *(
+    pytest.param(op, marks=pytest.mark.slow) for op in ("qsoftmax", "qlayer_norm", "qrms_norm"))])
+def test_its_schedule_is_that_of_single_steps(rng, op: str) -> None:
+    graph, machine = network(op, (9, 11), rng), shipped()
+    for layer in AccelTarget(machine).compile(graph).layers:
+        tiles = tiles_of(machine, layer.operator, 2)
+        assert scheduled(machine, layer.operator, *tiles).program.body == schedule(
+            machine, layer.operator, *tiles).program.body
 
 
 def test_few_rows_are_of_the_host(rng) -> None:
