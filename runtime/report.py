@@ -12,6 +12,7 @@ from accel.machine.machine import Machine
 from accel.machine.status import Run
 from accel.figures.work import Work
 from compiler import notebook
+from compiler.graph.graph import Graph
 from compiler.graph.notes import UNUSED, Note
 from runtime.instructions import idle_lines, instruction_rows
 from runtime.module import Module, Step
@@ -96,7 +97,7 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
                    for copy in module.partition.copies],
         "layout": module.layout,
         "auto": module.auto,
-        "notes": [*_graph_notes(module), *_layer_notes(module), *idle_lines(instructions)],
+        "notes": [*graph_notes(module.graph), *_layer_notes(module), *idle_lines(instructions)],
         "instructions": instructions,
         "device_bytes": module.device_bytes,
         "counters": [{"activity": run.counters.activity, "bytes": run.counters.bytes}
@@ -126,9 +127,9 @@ def _segments(module: Module, runs: Sequence[Run]) -> list[dict[str, Any]]:
              "cycles": cycles.get(id(step), 0)} for step in module.steps]
 
 
-def _graph_notes(module: Module) -> list[str]:
+def graph_notes(graph: Graph) -> list[str]:
     """The notes of the graph, but for those of instructions, which have reasons of their own."""
-    return [text for text in module.graph.notes
+    return [text for text in graph.notes
             if not ((note := Note.of(text)) and note.fate == UNUSED)]
 
 

@@ -7,6 +7,7 @@ from accel.answers.texts import short_text
 from accel.mapping.layers import PRODUCTS, product_cycles
 from accel.mapping.memory.forms import Forms
 from accel.mapping.memory.weights import slots_of
+from accel.mapping.selecting.sums import weight_of
 from compiler.graph.graph import Node
 from compiler.te import Reduce
 from compiler.tensorize import Intrinsic
@@ -40,7 +41,7 @@ def why_no_depthwise(machine: Machine, name: str, segments: Sequence[Forms]) -> 
 
 def _layers(segments: Sequence[Forms]) -> list[tuple[Forms, Node]]:
     return [(forms, node) for forms in segments for node in forms.graph.nodes
-            if node.op in PRODUCTS and node.inputs[1] in forms.graph.constants]
+            if node.op in PRODUCTS and weight_of(node) in forms.graph.constants]
 
 
 def _reason(machine: Machine, name: str, forms: Forms, node: Node) -> tuple[int, str]:

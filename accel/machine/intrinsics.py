@@ -18,7 +18,7 @@ from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Immediate, Intrinsic, Operand
 
 __all__ = ["IMMEDIATES", "SHIPPED", "TABLE", "Declaration", "gemm_op", "instructions",
-           "operand_field", "vector_op"]
+           "operand_field", "shift_amount", "vector_op"]
 
 
 def gemm_op(name: str = "gemm", inp: str = "int8", wgt: str = "int8",
@@ -93,7 +93,7 @@ def _requantize(stored: str, accumulator: str | None) -> Declaration:
               requantize(a, bias, mult, shift, imm, lo, hi).astype(a.dtype))
 
 
-def _amount(b: Expr) -> Expr:
+def shift_amount(b: Expr) -> Expr:
     """The amount of a shift: the low bits of an operand, up to the number of its last bit."""
     most = te.bits(b.dtype) - 1
     mask = (1 << most.bit_length()) - 1
@@ -114,7 +114,7 @@ def instructions(inp: str = "int8", wgt: str = "int8", stored: str = "int8",
         op("max", lambda a, b: te.maximum(a, b)),
         op("min", lambda a, b: te.minimum(a, b)),
         op("mul", lambda a, b: a * b.astype("int16").astype(a.dtype)),
-        op("shr", lambda a, b: a >> _amount(b)),
+        op("shr", lambda a, b: a >> shift_amount(b)),
         op("clamp", lambda a, lo, hi: te.clamp(a, lo.astype(a.dtype), hi.astype(a.dtype))),
         op("copy", lambda b: b),
         _requantize(stored, accumulator),

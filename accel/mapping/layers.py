@@ -10,30 +10,32 @@ from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
 from accel.mapping.builders import movement, pools, products, row_layers, vector_layers
 from accel.mapping.builders.layer import Builder, MappedLayer, leading_refusal
+from accel.mapping.builders.residuals import PRODUCT, product_with_residual
 from accel.mapping.builders.terms import terms
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.deciding import decided
 from accel.mapping.memory.forms import Forms, PartForm
 from accel.mapping.memory.layout import blocks_of, least_bits
-from accel.mapping.memory.misfits import idle_copy, misfit
+from accel.mapping.memory.misfits import idle_copy, misfit, other_type
 from accel.mapping.memory.nodes import is_view
 from accel.mapping.memory.weights import multipliers_of, products_of
 from accel.mapping.operators.blocked import Blocks, Product
 from accel.mapping.schedules import Tiles, cost_of, fits, schedule, shape_of, tiles_of
 from accel.mapping.selecting.row_selection import is_row_function
 from accel.mapping.selecting.selection import is_elementwise
-from accel.mapping.selecting.sums import require_sums
+from accel.mapping.selecting.sums import require_sums, weight_of
 from compiler.graph.graph import Graph, Node
+from compiler.ops.families.planes import are_planes
 from compiler.ir import Tensorized, walk_stmts
 from compiler.tensorize import Intrinsic
 
-PRODUCTS = ("qconv2d", "qconvtranspose2d", "qdense", "qmatmul")
+PRODUCTS = ("qconv2d", "qconvtranspose2d", "qdense", "qmatmul", *PRODUCT)
 """Operators that gemm computes."""
 
 THREADS = 2
 """Virtual threads for which products are compared."""
 
-ANY_RANK = ("qdense", "qterms", "qmatmul", "qmean", "qconcat")
+ANY_RANK = ("qdense", "qdense_add", "qterms", "qmatmul", "qmean", "qconcat")
 """Operators that take the rows of matrices as well as images."""
 
 LAYERS: dict[str, Builder] = {
@@ -71,7 +73,7 @@ def forms_of(graph: Graph, blocks: Blocks) -> Forms:
     """The memory forms of the graph's values where the accelerator computes all that it can. They
     are kept for a graph and its last segment, about which targets ask node after node.
     """
-    return decided(graph, blocks, (*LAYERS, "qterms", *(node.op for node in graph.nodes
+    return decided(graph, blocks, (*LAYERS, *PRODUCT, "qterms", *(node.op for node in graph.nodes
                                               if is_elementwise(node) or is_row_function(node))))
 
 
@@ -81,18 +83,20 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
     """
     x = graph.values[node.inputs[0]]
     by_strides = node.name in forms.by_strides
+    mistyped = None if x.dtype == forms.blocks.element else (
+        other_type("input", x.dtype, forms.blocks.element))
     if is_view(graph, node) or by_strides and node.op == "slice":
-        return forms.of(node).refused or idle_copy(forms, node)
+        return mistyped or forms.of(node).refused or idle_copy(forms, node)
     if node.op == "qput":
         return forms.of(node).refused or leading_refusal(graph, node)
     if is_elementwise(node):
         return vector_layers.elementwise_refusal(graph, node, forms.blocks.element)
     if is_row_function(node):
         return row_layers.row_function_refusal(graph, node, forms)
-    if node.op not in (*LAYERS, "qterms"):
+    if node.op not in (*LAYERS, *PRODUCT, "qterms"):
         return f"the accelerator has no operator {node.op}"
-    if x.dtype != forms.blocks.element:
-        return f"its input is {x.dtype}; the accelerator takes {forms.blocks.element}"
+    if mistyped:
+        return mistyped
     if {"twice", "scale"} & node.attrs.keys() or node.op in PRODUCTS and len(node.inputs) == 4:
         return "it scales as LiteRT does; the accelerator has multipliers of 16 bits"
     if len(x.shape) not in (2, 4) and (node.op not in ANY_RANK or len(x.shape) < 2):
@@ -125,7 +129,7 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
                                   or _multipliers(node, graph, machine)):
         layers = _cheapest(node, graph, known, machine)
     elif node.op in PRODUCTS:
-        layers = _packed(_in_form(node, graph, known, machine, blocks), machine)
+        layers = tuple(map(_told, _packed(_in_form(node, graph, known, machine, blocks), machine)))
     else:
         layers = _packed(LAYERS[node.op](node, graph, known, blocks), machine)
     layers = tuple(_reduced(layer, machine) for layer in layers)
@@ -143,7 +147,14 @@ def _in_form(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: B
     """
     forms = (blocks, *(replace(blocks, packs=False, phases=most) for most in (16, 8, 4, 2, 1)))
     return _first_that_fits(machine, *(
-        lambda form=form: LAYERS[node.op](node, graph, known, form) for form in forms))
+        lambda form=form: _product(node, graph, known, machine, form) for form in forms))
+
+
+def _product(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: Blocks
+             ) -> MappedLayer | tuple[MappedLayer, ...]:
+    if node.op not in PRODUCT:
+        return LAYERS[node.op](node, graph, known, blocks)
+    return product_with_residual(node, graph, known, machine, blocks, LAYERS[PRODUCT[node.op]])
 
 
 def _first_that_fits(machine: Machine, *ways: Callable[[], MappedLayer | tuple[MappedLayer, ...]]
@@ -175,9 +186,9 @@ def _require_products(node: Node, graph: Graph, config: AccelConfig) -> None:
     if config.operand != config.output:
         raise LoweringError(f"gemm takes {config.operand} and vector writes {config.output}; "
                             f"a layer has one type of activations")
-    weights = graph.values[node.inputs[1]].dtype
-    computed = node.inputs[1] not in graph.constants
-    if weights != config.weight and (computed or (weights, config.weight) != ("int8", "int16")):
+    weights = graph.values[weight_of(node)].dtype
+    computed = weight_of(node) not in graph.constants
+    if weights != config.weight and (computed or {weights, config.weight} != {"int8", "int16"}):
         raise LoweringError(f"its {'second factor' if computed else 'weight'} is {weights}; gemm "
                             f"takes {config.weight}")
 
@@ -234,20 +245,19 @@ def product_cycles(node: Node, graph: Graph, known: Forms, machine: Machine
 
 def _multipliers(node: Node, graph: Graph, machine: Machine) -> tuple[Intrinsic, ...]:
     """The instructions of vector that may compute a convolution of each channel alone."""
-    if node.op != "qconv2d" or node.attrs.get("group", 1) == 1:
+    if node.op != "qconv2d" or are_planes(node) or node.attrs.get("group", 1) == 1:
         return ()
     weights = graph.constants[node.inputs[1]]
     alone = weights.shape[1] == 1 and len(weights) == node.attrs["group"]
-    return multipliers_of(machine) if alone else ()
+    return multipliers_of(machine) if alone and least_bits(weights, (8, 16)) == 8 else ()
 
 
 def _told(layer: MappedLayer) -> MappedLayer:
     """Say by which product of its own a layer is computed, and in how many passes."""
-    if not layer.operator.weights:
-        return layer
     passes = shape_of(layer.operator).passes
-    by = f"by {layer.operator.by['acc']}" + (f" in {passes} passes" if passes > 1 else "")
-    return replace(layer, note="; ".join(filter(None, (layer.note, by))))
+    by = (f"by {layer.operator.by['acc']}" if layer.operator.weights else "",
+          f"in {passes} passes" if passes > 1 else "")
+    return replace(layer, note="; ".join(filter(None, (layer.note, " ".join(filter(None, by))))))
 
 
 def _cycles(layers: Sequence[MappedLayer], machine: Machine) -> int:

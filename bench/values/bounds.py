@@ -66,6 +66,8 @@ def _bounded(node: onnx.NodeProto, read: Sequence[_Known | None], opset: int, st
                 return [_Known(one.interval, first.given) for one in made]
             wide = first.added and made[0].interval.middle.dtype.itemsize == 2
             return [_Known(one.interval.widened(ADDED_STEPS if wide else steps)) for one in made]
+        case "QLinearConv" | "QLinearMatMul":
+            return [_Known(one.interval.widened(steps)) for one in made]
         case "Add" if not any(one is not None and one.given for one in read):
             return [replace(one, added=True) for one in made]
         case "Relu" | "Clip" | "Min" | "Max":

@@ -151,10 +151,10 @@ def _cast(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> I
     return rising(node, inputs, middle, run)
 
 
-def _is_about_half(numbers: Array) -> Array:
-    """Where float32 decides which integer is nearest."""
+def _is_about_half(numbers: Array, sizes: Array) -> Array:
+    """Where float32 decides which integer is nearest, if numbers so large are added up."""
     off = np.abs(numbers - np.floor(numbers) - 0.5)
-    return off <= ROUNDING * np.maximum(np.abs(numbers), 1)
+    return off <= ROUNDING * np.maximum(sizes, 1)
 
 
 def _integers(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
@@ -182,9 +182,12 @@ def _integers(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) 
         each = factors.reshape(-1, 1, 1) if op == "Conv" else factors
         real = scale * each / out
         sums, = computed(alone, [x.middle - start, weight.middle - zero])
+        sizes, = computed(alone, [np.abs(x.middle - start), steps])
         if len(inputs) > 8 and inputs[8] is not None:
-            sums = sums + inputs[8].middle.astype(np.float64).reshape(-1, 1, 1)
-        radius = np.where(radius > 0, np.ceil(radius * real) + 1, _is_about_half(sums * real))
+            bias = inputs[8].middle.astype(np.float64).reshape(-1, 1, 1)
+            sums, sizes = sums + bias, sizes + np.abs(bias)
+        radius = np.where(radius > 0, np.ceil(radius * real) + 1,
+                          _is_about_half(sums * real, sizes * real))
     info = np.iinfo(middle.dtype)
     return Interval(np.clip(middle - radius, info.min, info.max).astype(middle.dtype), middle,
                     np.clip(middle + radius, info.min, info.max).astype(middle.dtype))

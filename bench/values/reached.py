@@ -12,7 +12,8 @@ _LAYOUTS = (channel_blocks, last_convolutions, quantized_blocks, winograd)
 
 NOT_MADE: dict[str, str] = {
     **{operator.name: _LAYOUT for family in _LAYOUTS for operator in family.OPERATORS},
-    **dict.fromkeys(("block_columns", "packed_matmul", "qavgpool_lanes", "relayout"), _LAYOUT),
+    **dict.fromkeys(("block_columns", "cut_planes", "packed_matmul", "qavgpool_lanes",
+                     "relayout"), _LAYOUT),
     **dict.fromkeys(("quantized_map", "quantized_terms", "qterms"),
                     "the quantizer writes it for an instruction of a machine, as an operator that "
                     "ONNX does not have"),

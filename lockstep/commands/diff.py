@@ -37,6 +37,6 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lockstep.commands._diff import diff_closely
+    from lockstep.diff.machines import diff_closely
 
     return diff_closely(args)

@@ -91,7 +91,7 @@ def _add_diff(kinds) -> argparse.ArgumentParser:
 
 
 def _diff(args: argparse.Namespace) -> int:
-    from lockstep.commands._diff import diff
+    from lockstep.diff.machines import diff
 
     return diff(args)
 

@@ -34,7 +34,7 @@ def show(figures: Mapping[str, Any], verbose: bool = False, bounds: bool = False
     if bounds and figures["cycles"] and figures["bound_cycles"]:
         say(f"at least {figures['bound_cycles']:,} cycles whatever the tilings: a better mapping "
             f"saves {1 - figures['bound_cycles'] / figures['cycles']:.1%} at most")
-    for line in (*_division(figures, verbose), *_layout(figures), *_reasons(figures, verbose)):
+    for line in (*_division(figures, verbose), *_layout(figures), *reason_lines(figures, verbose)):
         say(line)
     for output in figures["outputs"]:
         say(f"output {output['name']} {output['dtype']}{output['shape']} "
@@ -58,7 +58,7 @@ def _clock(figures: Mapping[str, Any]) -> str:
 def _division(figures: Mapping[str, Any], verbose: bool = False) -> Iterator[str]:
     """The segments in order, if there are several, and the figures that `auto` decided by."""
     auto = figures["auto"]
-    yield from _segments(figures, verbose)
+    yield from segment_lines(figures, verbose)
     if not auto:
         return
     yield from _copies(auto["copies"], verbose)
@@ -70,8 +70,9 @@ def _division(figures: Mapping[str, Any], verbose: bool = False) -> Iterator[str
     yield from auto["notes"]
 
 
-def _segments(figures: Mapping[str, Any], verbose: bool) -> Iterator[str]:
-    segments, auto = figures["segments"], figures["auto"]
+def segment_lines(figures: Mapping[str, Any], verbose: bool) -> Iterator[str]:
+    """The segments in order, if there are several; many are counted."""
+    segments, auto = figures["segments"], figures.get("auto")
     priced = auto["segments"] if auto else [None] * len(segments)
     if len(segments) > _SEGMENTS and not verbose:
         for device in dict.fromkeys(segment["device"] for segment in segments):
@@ -107,7 +108,7 @@ def _layout(figures: Mapping[str, Any]) -> Iterator[str]:
         yield f"changes of layout: {actual}; one at every border would be {at_borders}"
 
 
-def _reasons(figures: Mapping[str, Any], verbose: bool = False) -> Iterator[str]:
+def reason_lines(figures: Mapping[str, Any], verbose: bool = False) -> Iterator[str]:
     """The reasons for nodes on the host, and the compiler's notes. A network in float, where all
     nodes have the same reason, gets only their number.
     """

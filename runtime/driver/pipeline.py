@@ -158,9 +158,10 @@ class Compile:
                 compiled.append(laid_out.choice.pricing.compiled(segment.target, part))
             else:
                 compiled.append(target.compile(part))
-        return Built(self._noted(graph), laid_out.layout, tuple(compiled), laid_out.choice)
+        return Built(self.noted(graph), laid_out.layout, tuple(compiled), laid_out.choice)
 
-    def _noted(self, graph: Graph) -> Graph:
+    def noted(self, graph: Graph) -> Graph:
+        """The graph, with a note where nothing of it runs on the accelerator."""
         told = any(map(is_about_float, graph.notes))
         if ACCEL in self.targets.names and self.integerize and _is_float(graph) and not told:
             return replace(graph, notes=(_advice(graph), *graph.notes))
@@ -189,7 +190,8 @@ def pipeline(targets: Targets, pins: Pins | None = None, auto: bool = False,
              integerize: bool = True, pipelined: bool = False) -> tuple[PipelineStage, ...]:
     """The whole list, for these targets."""
     auto = auto and len(targets.names) > 1
-    return (*standard_passes(integerize, targets.accumulator_bits, targets.exact),
+    return (*standard_passes(integerize, targets.accumulator_bits, targets.exact,
+                             sums=not targets.exact),
             Divide(targets, pins, auto, pipelined=pipelined), LayOut(targets),
             Compile(targets, integerize))
 

@@ -65,7 +65,7 @@ class Net:
         zp, lo, hi = CLAMPS[len(self.nodes) % len(CLAMPS)]
         return {"zp": zp, "lo": lo * self.steps, "hi": hi * self.steps}
 
-    def _products(self, op: str, x: str, shape: tuple[int, ...], **attrs) -> str:
+    def _products(self, op: str, x: str, shape: tuple[int, ...], met: str = "", **attrs) -> str:
         channels, taps = shape[0], int(np.prod(shape[1:]))
         most = 1 << self.weight_bits - 1
         scale = 60 / (74 * 74 * most / 128 * np.sqrt(taps))     # 74: deviation of a random int8
@@ -79,11 +79,15 @@ class Net:
             parameters += [np.where(self.rng.random(channels) < 0.2, 0, mult // 2 + (1 << 14)
                                     ).astype(np.int32), shift + self.rng.integers(
                                         1, 5, channels).astype(np.int32)]
-        return self.add_node(op, x, *map(self.constant, parameters), **attrs, **self._clamp())
+        data = [x]
+        if met:                 # with half the weight of the products, about
+            op, data = f"{op}_add", [x, met]
+            parameters.append(self.rng.integers(0, int(1 / scale) + 1, channels).astype(np.int16))
+        return self.add_node(op, *data, *map(self.constant, parameters), **attrs, **self._clamp())
 
     def conv(self, x: str, channels: int, kernel=(3, 3), strides=(1, 1), pads=(0, 0, 0, 0),
              pad_value: int = 0, group: int = 1, **spread) -> str:
-        """`spread`: perhaps dilations."""
+        """`spread`: perhaps dilations, and what `met` the sums."""
         return self._products("qconv2d", x, self._kernel(x, channels, kernel, group),
                               strides=strides, pads=pads, pad_value=pad_value, group=group,
                               **spread)
@@ -98,8 +102,8 @@ class Net:
     def _kernel(self, x: str, channels: int, kernel, group: int) -> tuple[int, ...]:
         return channels, self.values[x].shape[1] // group, *kernel
 
-    def dense(self, x: str, channels: int) -> str:
-        return self._products("qdense", x, (channels, self.values[x].shape[-1]))
+    def dense(self, x: str, channels: int, met: str = "") -> str:
+        return self._products("qdense", x, (channels, self.values[x].shape[-1]), met)
 
     def max_pool(self, x: str, kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0)) -> str:
         return self.add_node("qmaxpool", x, kernel=kernel, strides=strides, pads=pads)
@@ -187,6 +191,32 @@ class Net:
         return {name: self.rng.integers(self.limits.min, self.limits.max + 1,
                                         self.values[name].shape).astype(self.values[name].dtype)
                 for name in self.inputs}
+
+
+def sums() -> tuple[Graph, dict[str, Array]]:
+    """Products in planes that are joined, and samples: of images with pads, of so many channels
+    that float32 does not hold sums at their ends, of rows, of computed matrices.
+    """
+    net = Net()
+
+    def joined(op: str, *inputs: str, axis: int, **attrs) -> str:
+        return net.add_node("joined_planes", net.add_node(op, *inputs, planes=4, **attrs),
+                            axis=axis, planes=4)
+
+    def weight(*shape: int) -> str:
+        return net.constant(net.rng.integers(-128, 128, shape).astype(np.int8))
+
+    image, deep = net.input(1, 64, 12, 12, name="image"), net.input(1, 600, 2, 2, name="deep")
+    left, right = net.input(2, 9, 20, name="left"), net.input(2, 20, 17, name="right")
+    window = {"strides": (1, 1), "pads": (1, 1, 1, 1)}
+    graph = net.graph(
+        joined("qconv2d", image, weight(65, 64, 3, 3), axis=1, pad_value=-77, **window),
+        joined("qconv2d", image, weight(64, 1, 3, 3), axis=1, pad_value=0, group=64, **window),
+        joined("qconv2d", deep, net.constant(np.full((3, 600, 1, 1), 127, np.int8)), axis=1,
+               strides=(1, 1), pads=(0, 0, 0, 0), pad_value=-128),
+        joined("qdense", left, weight(19, 20), axis=2),
+        joined("qmatmul", left, right, axis=2, trans_b=0, a_zp=-128, b_zp=7))
+    return graph, net.samples() | {"deep": np.full((1, 600, 2, 2), 126, np.int8)}
 
 
 def run_program(machine: Machine, program: AccelProgram, inputs: Mapping[str, Array],

@@ -208,6 +208,20 @@ MATRICES = [
     OperatorCase("qmatmul", {"trans_b": 0, "a_zp": -128, "b_zp": 7, "bias": 9, "mult": 40000,
                              "shift": 25, **CLAMP}, (_int8(3, 4, 17), _int8(17, 6))),
     OperatorCase("qdense", CLAMP, (_int8(2, 3, 1, 37), _int8(5, 37), *_parameters(5, 21))),
+    *(OperatorCase("qdense", {"planes": planes}, (_int8(2, 3, 37), _int8(5, 37)))
+      for planes in (1, 3, 4)),
+    OperatorCase("qdense", {"planes": 2}, (_int16(3, 37), _int8(5, 37))),
+    OperatorCase("qmatmul", {"trans_b": 1, "a_zp": -128, "b_zp": 7, "planes": 3},
+                 (_int8(2, 1, 4, 9), _int8(3, 5, 9))),
+    OperatorCase("cut_planes", {"axis": 1, "planes": 4, "dtype": "int8"},
+                 (_rng.integers(-2**31, 2**31, (2, 3, 5)).astype(np.int32),)),
+    OperatorCase("cut_planes", {"axis": 2, "planes": 2, "dtype": "int16"},
+                 (_rng.integers(-2**31, 2**31, (1, 2, 4)).astype(np.int32),)),
+    OperatorCase("joined_planes", {"axis": 1, "planes": 3}, (_int8(2, 6, 3, 1),)),
+    OperatorCase("joined_planes", {"axis": 2, "planes": 4}, (_int8(1, 2, 8),)),
+    OperatorCase("joined_planes", {"axis": 0, "planes": 2}, (_int16(4, 5),)),
+    OperatorCase("qconv2d", _window((2, 1), (1, 0, 2, 1), group=2, pad_value=77, planes=3),
+                 (_int8(2, 4, 5, 6), _int8(6, 2, 3, 2))),
     OperatorCase("qdense", CLAMP, (_int8(3, 37), _int8(5, 37), *_parameters(5, 21))),
     OperatorCase("qdense", CLAMP, (np.full((1, 2**17), -128, np.int8),      # the sums wrap
                                    np.full((3, 2**17), -128, np.int8), *_parameters(3, 40))),
@@ -558,5 +572,36 @@ EXACT = [
 ]
 """What LiteRT computes: a scale in float32, or two roundings."""
 
+
+def _differences(*shape: int) -> Array:
+    """Differences of bytes."""
+    return _rng.integers(-255, 256, shape).astype(np.int16)
+
+
+def _factors(channels: int) -> Array:
+    return _rng.integers(0, 400, channels).astype(np.int16)
+
+
+TERMS = [
+    OperatorCase("qconv2d", _window((1, 2), (1, 0, 2, 1), pad_value=77, **CLAMP),
+                 (_int8(2, 3, 5, 6), _differences(5, 3, 3, 2), *_parameters(5, 21))),
+    OperatorCase("qconvtranspose2d", {**_window((2, 2), (0, 1, 1, 0)), "output_padding": (0, 1),
+                                      "pad_value": 9, **CLAMP},
+                 (_int8(1, 3, 4, 5), _differences(4, 3, 3, 3), *_parameters(4, 21))),
+    OperatorCase("qdense", CLAMP, (_int8(3, 37), _differences(5, 37), *_parameters(5, 21))),
+    OperatorCase("qconv2d_add", _window((1, 2), (1, 0, 2, 1), pad_value=-7, **CLAMP),
+                 (_int8(2, 3, 5, 6), _int8(2, 5, 6, 3), _int8(5, 3, 3, 2), *_parameters(5, 20),
+                  _factors(5))),
+    OperatorCase("qconv2d_add", _window((1, 1), (1, 1, 1, 1), group=2, pad_value=3, **CLAMP),
+                 (_int8(1, 4, 5, 6), _int8(1, 6, 5, 6), _int8(6, 2, 3, 3), *_parameters(6, 20),
+                  _factors(6))),
+    OperatorCase("qconv2d_add_blocks", _int8_window((1, 2), (1, 0, 2, 1)),
+                 (_int8(1, 2, 5, 6, 16), _int8(1, 3, 6, 3, 16), _int8(3, 3, 1, 16, 16, 4),
+                  *_scales(3, 16, terms=192), _factors(48).reshape(3, 16))),
+    OperatorCase("qdense_add", CLAMP, (_int8(2, 3, 37), _int8(2, 3, 5), _differences(5, 37),
+                                       *_parameters(5, 21), _factors(5))),
+]
+"""Sums with more terms than a product of bytes."""
+
 CASES = [*CONVOLUTIONS, *TRANSPOSED_CASES, *POOLS, *MATRICES, *ELEMENTWISE, *RESHAPES,
-         *MOVEMENTS, *OF_16_BITS, *BLOCKS, *INT8_BLOCKS, *AFFINE, *LAST, *EXACT]
+         *MOVEMENTS, *OF_16_BITS, *BLOCKS, *INT8_BLOCKS, *AFFINE, *LAST, *EXACT, *TERMS]

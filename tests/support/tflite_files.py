@@ -13,6 +13,9 @@ __all__ = ["Given", "interpreted", "one_operator"]
 
 KINDS = {"float32": "FLOAT32", "float16": "FLOAT16", "int8": "INT8", "uint8": "UINT8",
          "int16": "INT16", "int32": "INT32", "int64": "INT64", "bool": "BOOL"}
+FEW_BITS = {4: 17, 2: 19}
+"""The schema's numbers of the types INT4 and INT2."""
+
 KERNELS = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
 
 
@@ -20,16 +23,22 @@ KERNELS = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
 class Given:
     """A tensor of the file: a constant where it has an array. Quantized where it has scales, by
     several along `axis`. `signature` has -1 where a dimension is open. A variable begins as zeros.
+    Elements of fewer `bits` than 8 are packed. Blocks have scales of float16, and perhaps zero
+    points.
     """
 
     shape: tuple[int, ...]
     dtype: str = "float32"
     array: Any = None
-    scale: float | Sequence[float] | None = None
+    scale: Any = None
     zero: int = 0
     axis: int = 0
     signature: tuple[int, ...] | None = None
     variable: bool = False
+    bits: int = 8
+    block: int = 0
+    block_scales: Any = None
+    block_zeros: Any = None
 
     @classmethod
     def of(cls, array: Any, **options: Any) -> "Given":
@@ -46,8 +55,17 @@ def one_operator(code: str, inputs: Sequence[Given | None], outputs: Sequence[Gi
     """
     build = flatbuffers.Builder(1024)
     present = [given for given in inputs if given is not None]
-    tensors = [_tensor(build, number, given) for number, given in enumerate((*present, *outputs))]
-    buffers = [_buffer(build, given) for given in (None, *present, *outputs)]
+    every, beside = [*present, *outputs], {}
+    for given in present:
+        if given.block:
+            parts = [Given.of(np.asarray(given.block_scales, np.float16))]
+            if given.block_zeros is not None:
+                parts.append(Given.of(np.asarray(given.block_zeros, np.int32)))
+            beside[id(given)] = (len(every), len(every) + 1 if len(parts) == 2 else -1)
+            every += parts
+    tensors = [_tensor(build, number, given, *beside.get(id(given), ()))
+               for number, given in enumerate(every)]
+    buffers = [_buffer(build, given) for given in (None, *every)]
     places = iter(range(len(present)))
     read = [-1 if given is None else next(places) for given in inputs]
     made = [len(present) + number for number in range(len(outputs))]
@@ -69,8 +87,9 @@ def one_operator(code: str, inputs: Sequence[Given | None], outputs: Sequence[Gi
     return bytes(build.Output())
 
 
-_VERSIONS = {"FULLY_CONNECTED": 5, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "STRIDED_SLICE": 5,
-             "BROADCAST_TO": 2, "RESIZE_BILINEAR": 3, "RESIZE_NEAREST_NEIGHBOR": 3}
+_VERSIONS = {"FULLY_CONNECTED": 9, "CONV_2D": 6, "DEPTHWISE_CONV_2D": 6, "STRIDED_SLICE": 5,
+             "BATCH_MATMUL": 4, "BROADCAST_TO": 2, "RESIZE_BILINEAR": 3,
+             "RESIZE_NEAREST_NEIGHBOR": 3}
 
 
 def _table(build: flatbuffers.Builder, name: str, **fields: Any) -> int:
@@ -91,7 +110,8 @@ def _numbers(build: flatbuffers.Builder, numbers: Sequence[int]) -> int:
     return build.CreateNumpyVector(np.array(numbers, np.int32))
 
 
-def _tensor(build: flatbuffers.Builder, number: int, given: Given) -> int:
+def _tensor(build: flatbuffers.Builder, number: int, given: Given,
+            scales_of_blocks: int = 0, zeros_of_blocks: int = -1) -> int:
     fields = {"Shape": _numbers(build, given.shape),
               "Name": build.CreateString(f"t{number}")}
     if given.signature is not None:
@@ -102,15 +122,32 @@ def _tensor(build: flatbuffers.Builder, number: int, given: Given) -> int:
         zero = build.CreateNumpyVector(np.full(scales.shape, given.zero, np.int64))
         fields["Quantization"] = _table(build, "QuantizationParameters", Scale=scale,
                                         ZeroPoint=zero, QuantizedDimension=given.axis)
-    return _table(build, "Tensor", Type=getattr(tflite.TensorType, KINDS[given.dtype]),
+    if given.block:
+        build.StartObject(4)                    # BlockwiseQuantization
+        for slot, count in enumerate((scales_of_blocks, zeros_of_blocks, given.block)):
+            build.PrependInt32Slot(slot, count, 0)
+        fields["Quantization"] = _table(build, "QuantizationParameters", Details=build.EndObject(),
+                                        DetailsType=2)
+    return _table(build, "Tensor", Type=FEW_BITS.get(given.bits) or (
+                      getattr(tflite.TensorType, KINDS[given.dtype])),
                   Buffer=number + 1, IsVariable=given.variable, **fields)
 
 
 def _buffer(build: flatbuffers.Builder, given: Given | None) -> int:
     if given is None or given.array is None:
         return _table(build, "Buffer")
-    data = np.frombuffer(np.ascontiguousarray(given.array, given.dtype).tobytes(), np.uint8)
+    array = np.ascontiguousarray(given.array, given.dtype)
+    data = np.frombuffer(array.tobytes(), np.uint8) if given.bits == 8 else _packed(
+        array, given.bits)
     return _table(build, "Buffer", Data=build.CreateNumpyVector(data))
+
+
+def _packed(array: np.ndarray, bits: int) -> np.ndarray:
+    """Elements of a few bits, the lowest of each byte first."""
+    each = 8 // bits
+    parts = np.zeros(-(-array.size // each) * each, np.uint8)
+    parts[:array.size] = array.reshape(-1).view(np.uint8) & (1 << bits) - 1
+    return (parts.reshape(-1, each) << np.arange(each) * bits).sum(1).astype(np.uint8)
 
 
 def _operator(build: flatbuffers.Builder, inputs: Sequence[int], outputs: Sequence[int],

@@ -175,7 +175,8 @@ class _Times:
         rate, first_beat = facts.rate, FIRST + facts.latency
         late = traffic.last_records / rate          # of records, which gemm does not wait for
         fetched = np.maximum(traffic.instructions - threads * (3 + self.stages) - 1, 0)
-        tile = tiles.rows * tiles.columns * tiles.channels * self.shape.phases * facts.entry["out"]
+        tile = (tiles.rows * tiles.columns * tiles.channels * self.shape.phases
+                * max(self.shape.planes, 1) * facts.entry["out"])
         stored = np.maximum(facts.stored - 3 * threads * tile, 0)
         before = (traffic.loads + fetched * WORD_BYTES + stored) / rate - late
         return [first_beat + traffic.moved / rate + facts.answer + END,

@@ -119,7 +119,8 @@ class Traffic:
     steps : pieces in which a tile's operands come.
     piece : rows and columns of the largest piece of a window; `last_piece` of the last one.
     last : entries of the last tile's result.
-    inputs, weights, records : bytes that loads move; `weight_cycles` those of load.
+    inputs, weights, records : bytes that loads move, residuals among the last ones; `weight_cycles`
+        those of load.
     chunks : steps of load for the inputs, padding included; `waited` those of them that come after
         a load's first data.
     turns : loads of an input that move anything.
@@ -229,12 +230,15 @@ class Traffic:
         self.first_kept = np.where(self.keeps_weights, whole, np.where(
             self.keeps_input, self.first_inputs / facts.rate, 0))
         once = shape.parameters - (shape.taps > 0)
-        count = (shape.rows * shape.columns if shape.pixelwise
-                 else shape.channels * (shape.phases * once + shape.taps))
+        count = shape.planes or (
+            shape.rows * shape.columns if shape.pixelwise
+            else shape.channels * (shape.phases * once + shape.taps))
         again = 1 if shape.gathered or shape.numbers or shape.pixelwise else turns
         self.records = np.zeros_like(tiles.rows) + shape.tables * facts.entry["tab"]
         if shape.parameters:
             self.records = self.records + again * count * facts.entry["par"]
+        if shape.residuals:
+            self.records = self.records + facts.layer.size("r")
 
     @property
     def loads(self) -> np.ndarray:
@@ -243,10 +247,13 @@ class Traffic:
 
     @property
     def last_records(self) -> np.ndarray:
-        """Bytes of records that the last tile loads, at most."""
-        shape = self.facts.shape
-        return np.minimum(self.records, self.tiles.channels * shape.phases * (
-            shape.parameters + shape.taps) * self.facts.entry["par"])
+        """Bytes of records and residuals that the last tile loads, at most."""
+        shape, tiles, entry = self.facts.shape, self.tiles, self.facts.entry
+        if shape.planes:
+            return np.minimum(self.records, shape.planes * entry["par"])
+        pixels = tiles.rows * tiles.columns * shape.residuals * entry["res"]
+        return np.minimum(self.records, tiles.channels * shape.phases * (
+            (shape.parameters + shape.taps) * entry["par"] + pixels))
 
     @property
     def written(self) -> np.ndarray:
@@ -277,7 +284,7 @@ class Traffic:
             moves = turns * len(facts.sources) * plain
         records = np.where(self.keeps_weights, 1, self.count) * (bool(shape.parameters) and plain)
         stages = 1 if shape.numbers else 1 + len(facts.folded)
-        return moves + records + self.count * (stages + 1) + 1
+        return moves + records + self.count * (stages + 1 + shape.residuals) + 1
 
     @property
     def single(self) -> np.ndarray:

@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 
 from accel.mapping.memory.forms import Forms
-from accel.mapping.memory.layout import pack_elements, stored_bytes
+from accel.mapping.lowering.nest import LoweringError
+from accel.mapping.memory.layout import pack_elements, pack_params, stored_bytes
 from accel.mapping.memory.views import View
 from accel.mapping.operators import blocked
 from accel.mapping.operators.blocked import Activation, BlockedOperator, Blocks, Quantization
 from compiler.graph.graph import Graph, Node
+from compiler.ops.families.planes import PLANES, are_planes
 from compiler.ops.registry import find
+from compiler.te import bits
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,10 @@ Builder = Callable[[Node, Graph, Forms, Blocks], MappedLayer | tuple[MappedLayer
 
 
 def quantization_of(node: Node) -> Quantization:
-    """The zero point of a node's result, its bounds, and whether it has inputs for below zero."""
+    """The zero point of a node's result, its bounds, and whether it has inputs for below zero; or
+    the planes of its sums."""
+    if are_planes(node):
+        return Quantization(0, planes=node.attrs[PLANES])
     return Quantization(node.attrs["zp"], node.attrs["lo"], node.attrs["hi"],
                         find(node.op).below and len(node.inputs) > 5)
 
@@ -92,18 +98,48 @@ def in_line(x: Activation, blocks: Blocks) -> Activation:
 
 
 def rows_within(operator: BlockedOperator, z: View, blocks: Blocks,
-                 padded: bool) -> dict[str, Any]:
-    """Pitches of the rows of matrices in memory, and where they end unless they are `padded`."""
+                 padded: bool, planes: int = 0) -> dict[str, Any]:
+    """Pitches of the rows of matrices in memory, and where they end unless they are `padded`: of
+    rows in `planes` each of these."""
     *around, rows, elements = z.strides
     elements = 1 if padded else elements        # padding lies beside an only element
     several = [stride for stride, extent in zip(around, z.shape, strict=False) if extent > 1]
-    bounds = ((-2, -1, z.shape[-1]), (-4, -3, z.shape[-2]))
+    columns, between = z.shape[-1] // max(planes, 1), bool(planes)
+    bounds = ((-2, -1, columns), (-4 - between, -3 - between, z.shape[-2]))
     reach = (operator.output.shape[-2] * blocks.block_out,
-             operator.output.shape[-4] * blocks.batch)
-    return {"pitches": (*(several or [0]), 0, rows * blocks.batch, rows,
+             operator.output.shape[-4 - between] * blocks.batch)
+    apart = (elements * columns,) if planes else ()
+    return {"pitches": (*(several or [0]), 0, rows * blocks.batch, rows, *apart,
                         elements * blocks.block_out, elements),
-            "bounds": () if padded else tuple(
+            "bounds": () if padded and not planes else tuple(
                 bound for bound, size in zip(bounds, reach, strict=True) if bound[2] < size)}
+
+
+def plane_records(node: Node, blocks: Blocks) -> np.ndarray:
+    """The record of each plane, which says how far down its elements are shifted."""
+    count = node.attrs[PLANES]
+    shifts = np.repeat(np.arange(count) * bits(blocks.element), blocks.block_out)
+    return pack_params(shifts, 0, 0, len(shifts), blocks)[:count]
+
+
+def plane_note(node: Node, blocks: Blocks) -> str:
+    """The fate of sums that nothing quantizes."""
+    return f"sums of {node.attrs[PLANES] * bits(blocks.element) // 8} bytes"
+
+
+def planes_within(node: Node, operator: BlockedOperator, result: Activation, blocks: Blocks
+                  ) -> dict[str, Any]:
+    """Pitches of the planes of sums among the channels of a result, and where they end: at a
+    channel that need not begin a block."""
+    *_, batch, whole = result.stored_shape(blocks)
+    axes, (*_, count, size) = operator.axes["output"], operator.output.shape
+    channels, row = result.c // node.attrs[PLANES], result.w * batch * whole
+    if "g" in axes and blocks.padded(channels) != channels:
+        raise LoweringError(f"planes of {channels} channels in groups are no whole blocks")
+    apart = {"n": result.h * row, "y": row, "x": batch * whole, "b": whole, "s": channels,
+             "g": count * size, "c": size, "o": 1}
+    return {"pitches": tuple(apart[axis] for axis in axes),
+            "bounds": ((-2, -1, channels),) if "g" not in axes and count * size > channels else ()}
 
 
 def leading_refusal(graph: Graph, node: Node) -> str | None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from accel.mapping.builders.layer import (MappedLayer, in_line, quantization_of, rows_within,
-                                          stage_of)
+from accel.mapping.builders.layer import (MappedLayer, in_line, plane_note, plane_records,
+                                          planes_within, quantization_of, rows_within, stage_of)
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.forms import Forms
 from accel.mapping.memory.grouping import Grouped, grouped
@@ -22,6 +22,7 @@ from accel.mapping.operators.convolutions import ConvolutionForm
 from accel.mapping.operators.products import Planes
 from accel.mapping.operators.transposed import Phases, phases
 from compiler.graph.graph import Graph, Node
+from compiler.ops.families.planes import PLANES, are_planes
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import bits, numpy_dtype
 from compiler.tensorize import Intrinsic
@@ -38,16 +39,31 @@ def convolution(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Mappe
         dense = whole.weights[0, :channels, :x.c]
         layer = _products(node, graph, x, dense, window, pad_value, blocks)
     else:
-        bias = graph.constants[node.inputs[2]]
+        bias = _bias(node, graph)
         layer = _of_form(node, graph, x, window, blocks, [(whole, bias)], (1, 1))
     macs = x.n * int(np.prod(window.outputs(x))) * weights.size
-    return replace(layer, macs=macs, note=whole.note)
+    return _placed(replace(layer, macs=macs, note=whole.note), known, blocks)
+
+
+def _placed(layer: MappedLayer, known: Forms, blocks: Blocks) -> MappedLayer:
+    """The layer with the places of its planes, where it has such."""
+    node, operator = layer.node, layer.operator
+    if not are_planes(node):
+        return layer
+    places = planes_within(node, operator, known[node.outputs[0]], blocks)
+    note = "; ".join(filter(None, (layer.note, plane_note(node, blocks))))
+    return replace(layer, note=note, **places)
+
+
+def _bias(node: Node, graph: Graph) -> np.ndarray:
+    """The bias of each channel, none where sums stay as they are."""
+    return np.zeros(0) if are_planes(node) else graph.constants[node.inputs[2]]
 
 
 def _of_form(node: Node, graph: Graph, x: Activation, window: Window, blocks: Blocks,
              kernels: Sequence[tuple[Grouped, np.ndarray]], phases: tuple[int, int]) -> MappedLayer:
     """Maps a convolution with groups or phases, each with its weights and its bias."""
-    channels, first = len(graph.constants[node.inputs[3]]), kernels[0][0]
+    channels, first = len(graph.constants[node.inputs[1]]), kernels[0][0]
     form = ConvolutionForm(first.groups, first.diagonal, phases)
     weights, blocks = in_entries(np.stack([weights.packed(blocks) for weights, _ in kernels]),
                                  blocks)
@@ -61,7 +77,10 @@ def _of_form(node: Node, graph: Graph, x: Activation, window: Window, blocks: Bl
 
 
 def _records(node: Node, graph: Graph, blocks: Blocks, bias: np.ndarray) -> dict[str, np.ndarray]:
-    """The records of channels, by role: two where what is below zero has its own."""
+    """The records of channels, by role: two where what is below zero has its own. Or those of
+    planes."""
+    if are_planes(node):
+        return {"params": plane_records(node, blocks)}
     factors = [graph.constants[value] for value in node.inputs[3:]]
     return {f"params_{place}" if place else "params": pack_params(bias, mult, shift, len(mult),
                                                                   blocks)
@@ -139,7 +158,7 @@ def dense(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer
     x, matrix = known[node.inputs[0]], graph.constants[node.inputs[1]]
     weights = matrix.reshape(len(matrix), x.c, x.h, x.w)
     layer = _products(node, graph, in_line(x, blocks), weights, Window((x.h, x.w)), 0, blocks)
-    return replace(layer, macs=x.n * weights.size)
+    return _placed(replace(layer, macs=x.n * weights.size), known, blocks)
 
 
 def _products(node: Node, graph: Graph, x: Activation, weights: np.ndarray, window: Window,
@@ -150,7 +169,7 @@ def _products(node: Node, graph: Graph, x: Activation, weights: np.ndarray, wind
     w = pack_windows(weights, blocks) if packed else pack_weights(weights, x, blocks)
     w, blocks = in_entries(w, blocks)
     operator = form(stage_of(node), x, channels, window, pad_value, quantization_of(node), blocks)
-    params = _records(node, graph, blocks, graph.constants[node.inputs[2]])
+    params = _records(node, graph, blocks, _bias(node, graph))
     return MappedLayer(node, operator, {"x": node.inputs[0]}, {"w": w, **params},
                        x.n * height * width * weights.size)
 
@@ -184,11 +203,17 @@ def matrix_product(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Ma
     planes = Planes(a[-1], node.attrs.get("a_zp", 0), node.attrs.get("b_zp", 0))
     _check_planes(planes, blocks)
     operator = products.matrix_product(stage_of(node), a, b, trans_b, planes,
-                                               quantization_of(node), blocks)
-    bias = node.attrs["bias"] + planes.bias(blocks)
-    params = pack_params(bias, node.attrs["mult"], node.attrs["shift"], shape[-1], blocks)
+                                       quantization_of(node), blocks, planes.bias(blocks))
     result = known.of(node).stored
     padded = isinstance(result, Activation) and not result.plain
+    if are_planes(node):
+        return MappedLayer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]},
+                           {"params": plane_records(node, blocks)},
+                           math.prod(shape) // node.attrs[PLANES] * a[-1],
+                           views={"x": x, "y": y}, note=plane_note(node, blocks),
+                           **rows_within(operator, z, blocks, padded, node.attrs[PLANES]))
+    bias = node.attrs["bias"] + planes.bias(blocks)
+    params = pack_params(bias, node.attrs["mult"], node.attrs["shift"], shape[-1], blocks)
     return MappedLayer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]},
                        {"params": params}, math.prod(shape) * a[-1], views={"x": x, "y": y},
                        **rows_within(operator, z, blocks, padded))

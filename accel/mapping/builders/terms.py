@@ -52,7 +52,7 @@ def _layer(node: Node, x: Activation, weights: np.ndarray, beyond: int, blocks: 
     params = pack_params(node.attrs["bias"], node.attrs["mult"], node.attrs["shift"], len(weights),
                          blocks)
     return MappedLayer(node, operator, {"x": node.inputs[0]}, {
-        "w": pack_weights(weights, x, blocks, beyond), "params": params})
+        "w": pack_weights(weights, x, blocks, beyond).astype(blocks.weight), "params": params})
 
 
 def _beyond(node: Node, graph: Graph, x: Activation, blocks: Blocks) -> int:

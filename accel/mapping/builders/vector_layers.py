@@ -11,6 +11,7 @@ from accel.mapping.builders.layer import MappedLayer, in_line, stage_of
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.forms import Forms, ValueForm
 from accel.mapping.memory.layout import blocks_of, pack_params, pack_records
+from accel.mapping.memory.misfits import other_type
 from accel.mapping.operators import elementwise, places
 from accel.mapping.operators.blocked import Activation, Blocks
 from accel.mapping.selecting.selection import Selection, note_of, select
@@ -48,7 +49,7 @@ def elementwise_refusal(graph: Graph, node: Node, element: str) -> str | None:
     for side, values in (("input", computed), ("result", node.outputs)):
         for x in (graph.values[value] for value in values):
             if x.dtype != element:
-                return f"its {side} is {x.dtype}; the accelerator has {element}"
+                return other_type(side, x.dtype, element)
             if len(x.shape) < 2:
                 return f"its {side} has {len(x.shape)} dimensions; the accelerator takes 2 and more"
     return None

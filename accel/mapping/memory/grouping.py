@@ -48,7 +48,7 @@ def grouped(weights: np.ndarray, group: int, blocks: Blocks) -> Grouped:
     count = -(-group // merged)
     spread = _merged(weights, group, merged, count)
     height, depth = (size if count > 1 else blocks.padded(size) for size in spread.shape[1:3])
-    padded = np.zeros((count, height, depth, *weights.shape[2:]), blocks.weight)
+    padded = np.zeros((count, height, depth, *weights.shape[2:]), weights.dtype)
     padded[:, :spread.shape[1], :spread.shape[2]] = spread
     products = height // blocks.block_out * (depth // blocks.block_in)
     note = (f"{group} groups of {inputs} to {outputs} channels are computed as one, with zero "

@@ -65,7 +65,7 @@ def from_blocked(stored: np.ndarray, logical: tuple[int, ...]) -> np.ndarray:
 def pack_weights(weights: np.ndarray, x: Activation, blocks: Blocks, pad: int = 0) -> np.ndarray:
     """Pack [Co][Ci][kh][kw] as [co][kh][kw][ci][block_out][block_in], padded with a number."""
     outputs, inputs, kh, kw = weights.shape
-    padded = np.full((blocks.padded(outputs), blocks.padded(x.c), kh, kw), pad, blocks.weight)
+    padded = np.full((blocks.padded(outputs), blocks.padded(x.c), kh, kw), pad, weights.dtype)
     padded[:outputs, :inputs] = weights
     cut = padded.reshape(-1, blocks.block_out, padded.shape[1] // blocks.block_in,
                          blocks.block_in, kh, kw)
@@ -79,7 +79,7 @@ def pack_windows(weights: np.ndarray, blocks: Blocks) -> np.ndarray:
     windows = weights.transpose(0, 2, 3, 1).reshape(len(weights), -1)
     size = blocks.block_in
     padded = np.zeros((blocks.padded(len(weights)), -(-windows.shape[1] // size) * size),
-                      blocks.weight)
+                      weights.dtype)
     padded[:len(windows), :windows.shape[1]] = windows
     cut = padded.reshape(-1, blocks.block_out, padded.shape[1] // size, size)
     return np.ascontiguousarray(cut.transpose(0, 2, 1, 3))[:, None, None]

@@ -3,20 +3,34 @@
 from accel.mapping.memory.forms import Forms
 from accel.mapping.memory.nodes import is_of_rows, is_view
 from compiler.graph.graph import Node
+from compiler.ops.registry import find
+
+
+WIDE_MACHINE = "examples/machines/int16.py"
+"""A machine of int16 activations: the shipped instructions, declared for these."""
+
+
+def other_type(side: str, dtype: str, element: str) -> str:
+    """Why a tensor is none of a machine's, whose activations are of the type `element`; and which
+    machine takes it.
+    """
+    told = f"its {side} is {dtype}; the accelerator takes {element}"
+    is_wide = (dtype, element) == ("int16", "int8")
+    return f"{told}; a machine as {WIDE_MACHINE} takes int16" if is_wide else told
 
 
 def misfit(forms: Forms, node: Node) -> str | None:
     """Why an operator of images, or of rows, cannot read its inputs as they are."""
     if node.op == "qmatmul" or node.name in forms.by_strides:
         return None
-    values = node.inputs if node.op == "qconcat" else node.inputs[:1]
+    values = node.inputs if node.op == "qconcat" else node.inputs[:find(node.op).data_inputs or 1]
     return next(filter(None, (_misfit(forms, node, value) for value in values)), None)
 
 
 def _misfit(forms: Forms, node: Node, value: str) -> str | None:
     type_, form = forms.graph.values[value], forms.values.get(value)
     if type_.dtype != forms.blocks.element:
-        return f"its input is {type_.dtype}; the accelerator takes {forms.blocks.element}"
+        return other_type("input", type_.dtype, forms.blocks.element)
     if form is None or form.stored is None:
         return f"its input has {len(type_.shape)} dimensions; the accelerator takes 2 and more"
     if len(type_.shape) != 4:

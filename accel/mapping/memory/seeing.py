@@ -104,8 +104,15 @@ def _flattened(forms: Forms, node: Node) -> Activation | None:
         return None
     if len(after) == 4 and before[1] == after[1]:
         return replace(x, h=after[2], w=after[3])
-    dense = all(reader.op in ("qdense", "qterms") for reader in forms.readers[node.outputs[0]])
+    dense = all(_takes_flattened(reader, node.outputs[0])
+                for reader in forms.readers[node.outputs[0]])
     return x if len(after) == 2 and ((x.h, x.w) == (1, 1) or dense) else None
+
+
+def _takes_flattened(reader: Node, value: str) -> bool:
+    """True for a dense layer that multiplies the value; what its sums meet lies as its result."""
+    return (reader.op in ("qdense", "qterms")
+            or reader.op == "qdense_add" and value not in reader.inputs[1:])
 
 
 def _seen(forms: Forms, node: Node) -> Stored | None:

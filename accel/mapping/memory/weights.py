@@ -4,9 +4,10 @@ A body that sums products of an element of inp and an element of wgt has *slots*
 multiplies the weight at a fixed place of the entry with one input, which is fixed as well, or which
 bits of another place of the entry choose. `Slots.pack` puts a layer's weights into slots, whatever
 the pattern is; weights for which an entry has no slot left go into another pass over the same
-inputs. NumPy only.
+inputs, and so does what weights have beyond the type that gemm takes. NumPy only.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
@@ -17,11 +18,15 @@ from accel.machine.machine import Machine
 from accel.mapping.lowering import LoweringError
 from accel.mapping.operators.blocked import Blocks, Product
 from compiler.ir.arithmetic import apply_expr
+from compiler.ops.records.weights import terms_of
 from compiler.te import Binary, Cast, Expr, Read, Reduce, Var, numpy_dtype, walk
 from compiler.tensorize import Intrinsic
 
 CODES = 256
 """Values of a place that chooses an input."""
+
+MOST_TERMS = 3
+"""Terms of a sum of weights: those of 16 bits would take hundreds of products of int8."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,18 +119,31 @@ def _multiplies(body: Intrinsic) -> bool:
 
 
 def in_entries(weights: np.ndarray, blocks: Blocks) -> tuple[np.ndarray, Blocks]:
-    """Packed int8 weights [..., block_out, block_in] as the product of `blocks` takes them, and
-    blocks that know in how many passes. Refuses weights that have no slot."""
+    """Packed weights [..., block_out, block_in] as the product of `blocks` takes them, and blocks
+    that know in how many passes. Refuses weights that have no slot."""
+    terms = terms_of(weights, blocks.weight, MOST_TERMS)
+    if terms is None:
+        raise LoweringError(f"its weights must be sums of {MOST_TERMS} {blocks.weight}, not reach "
+                            f"{weights.min()} and {weights.max()}")
     if blocks.product is None:
-        return weights, blocks
-    slots = slots_of(blocks.product.body)
-    packed = None if slots is None else slots.pack(weights)
-    if packed is None:
-        raise LoweringError(f"{blocks.product.body.name} has no place for some of its weights")
+        entries, matrix = [term[..., None, :, :] for term in terms], terms[0].shape[-2:]
+    else:
+        entries, matrix = _in_slots(terms, blocks.product), blocks.product.entry
+    packed = np.concatenate(entries, axis=weights.ndim - 2)
     passes = packed.shape[weights.ndim - 2]
     if passes == 1:
-        packed = packed.reshape(*weights.shape[:-2], *blocks.product.entry)
-    return packed, replace(blocks, product=replace(blocks.product, passes=passes))
+        packed = packed.reshape(*weights.shape[:-2], *matrix)
+    return packed, replace(blocks, passes=passes)
+
+
+def _in_slots(terms: Sequence[np.ndarray], product: Product) -> list[np.ndarray]:
+    """Terms of weights in the slots of a product, [..., passes, *entry]."""
+    slots = slots_of(product.body)
+    packed = [None if slots is None else slots.pack(term) for term in terms]
+    found = [entries for entries in packed if entries is not None]
+    if len(found) < len(packed):
+        raise LoweringError(f"{product.body.name} has no place for some of its weights")
+    return found
 
 
 @cache

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
+from accel.machine.intrinsics import shift_amount
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM, requantize
 from compiler.te import Axis, Expr, Read, Tensor, Var, rewrite
@@ -29,22 +30,28 @@ dimensions.
 
 TILE = "nyxcbo"
 """Roles of the axes of a tile: images, rows, columns, blocks of channels, and in a block images and
-channels. With phases, `p` and `q` are the rows and columns of one position.
+channels. With phases, `p` and `q` are the rows and columns of one position; sums that stay as they
+are have an axis `s` of the elements that they are cut into.
 """
 
 
 @dataclass(frozen=True)
 class Product:
-    """A product of gemm that takes the weights of a block in a form of its own, in `passes` entries
+    """A product of gemm that takes the weights of a block in a form of its own
     (`accel.mapping.memory.weights`)."""
 
     body: Intrinsic
-    passes: int = 1
 
     @property
     def entry(self) -> tuple[int, ...]:
         """The shape of weights in an entry."""
         return self.body.operands[1].shape
+
+    @property
+    def terms(self) -> int:
+        """The terms of its sum."""
+        (_, extent), = self.body.reduce_axes
+        return extent
 
     def term(self, pixel: Callable[..., Expr], weight: Callable[..., Expr], b: Expr, o: Expr,
              i: Expr) -> Expr:
@@ -68,8 +75,9 @@ class Blocks:
     """Extents of one block product; channels in memory are padded to multiples of `channels`.
     Activations are `element`s, as vector reads and writes them and gemm takes them; weights are
     what gemm takes, and what acc holds is of type `accumulator`. `product` takes constant weights;
-    None takes a matrix [block_out, block_in] as it is. Windows of few channels are packed where
-    `packs`; along an axis at most so many `phases` of a transposed convolution are one layer.
+    None takes a matrix [block_out, block_in] as it is. The weights of a block are in `passes`
+    entries, whose products with the same inputs are summed. Windows of few channels are packed
+    where `packs`; along an axis at most so many `phases` of a transposed convolution are one layer.
     """
 
     batch: int
@@ -78,6 +86,7 @@ class Blocks:
     element: str = "int8"
     weight: str = "int8"
     product: Product | None = None
+    passes: int = 1
     accumulator: str = "int32"
     packs: bool = True
     phases: int = 1 << 16
@@ -85,31 +94,28 @@ class Blocks:
     @property
     def entry(self) -> tuple[int, ...]:
         """The last dimensions of packed weights: passes where there are several, and an entry."""
-        if self.product is None:
-            return (self.block_out, self.block_in)
-        several = (self.product.passes,) if self.product.passes > 1 else ()
-        return (*several, *self.product.entry)
+        several = (self.passes,) if self.passes > 1 else ()
+        matrix = (self.block_out, self.block_in)
+        return (*several, *(self.product.entry if self.product else matrix))
 
     def reduced(self, name: str) -> dict[str, Axis]:
         """The axes of a block product's sum, by role: ``passes`` where there are several, and
         ``lanes``."""
-        if self.product is None:
-            return {"lanes": te.reduce_axis(self.block_in, f"{name}_ri")}
-        (_, extent), = self.product.body.reduce_axes
+        extent = self.product.terms if self.product else self.block_in
         lanes = {"lanes": te.reduce_axis(extent, f"{name}_ri")}
-        if self.product.passes == 1:
+        if self.passes == 1:
             return lanes
-        return {"passes": te.reduce_axis(self.product.passes, f"{name}_rp"), **lanes}
+        return {"passes": te.reduce_axis(self.passes, f"{name}_rp"), **lanes}
 
     def term(self, axes: Mapping[str, Axis], pixel: Callable[..., Expr],
              weight: Callable[..., Expr], b: Expr, o: Expr) -> Expr:
         """A term of the sum over these axes, of functions that read a block of inputs, and what
         lies behind the other indices of packed weights."""
-        i = axes["lanes"].var
-        if self.product is None:
-            return pixel(b, i).astype(self.accumulator) * weight(o, i).astype(self.accumulator)
-        several = (axes["passes"].var,) if "passes" in axes else ()
-        return self.product.term(pixel, lambda *at: weight(*several, *at), b, o, i)
+        i, several = axes["lanes"].var, (axes["passes"].var,) if "passes" in axes else ()
+        if self.product:
+            return self.product.term(pixel, lambda *at: weight(*several, *at), b, o, i)
+        factors = pixel(b, i), weight(*several, o, i)
+        return factors[0].astype(self.accumulator) * factors[1].astype(self.accumulator)
 
     def own(self) -> dict[str, Any]:
         """The fields of an operator that say by which product it is computed."""
@@ -179,12 +185,14 @@ class Window:
 @dataclass(frozen=True, slots=True)
 class Quantization:
     """Output zero point and clamp bounds. With `below` what is below zero has parameters of its
-    own, ``params_1``, and the result is the greater of two."""
+    own, ``params_1``, and the result is the greater of two. With `planes` sums stay as they are,
+    cut into so many elements."""
 
     zp: int
     lo: int = -128
     hi: int = 127
     below: bool = False
+    planes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +243,11 @@ class BlockedOperator:
     def inputs(self) -> tuple[str, ...]:
         """The stages that hold the tensors that vector reads, or gemm as its input."""
         return tuple(role for role in self.stages if role.partition("_")[0] == "input")
+
+    @property
+    def residuals(self) -> tuple[str, ...]:
+        """The stages that hold what vector reads beside the sums of products."""
+        return tuple(role for role in self.stages if role == "residual")
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -440,7 +453,10 @@ def _edges(index: Expr, before: int, reach: int, size: int) -> list[Expr]:
 
 def finished(name: str, stages: dict[str, Tensor], window: Window, acc: Tensor,
               q: Quantization, blocks: Blocks, pixelwise: bool = False) -> BlockedOperator:
-    """Requantizes acc, with the parameters of a channel or of a pixel, and writes the result."""
+    """Requantizes acc, with the parameters of a channel or of a pixel, and writes the result; or
+    writes its planes."""
+    if q.planes:
+        return in_planes(name, stages, window, acc, q.planes, blocks)
     places = acc.shape[1:3] if pixelwise else acc.shape[3:4]
 
     def scaled(role: str) -> Callable[..., Expr]:
@@ -466,6 +482,29 @@ def finished(name: str, stages: dict[str, Tensor], window: Window, acc: Tensor,
                                                    below[n, y, x, c, b, o])
     return written(name, stages, window, acc.shape, lambda n, y, x, c, b, o: lane(
         n, y, x, c, b, o).astype(blocks.element))
+
+
+def in_planes(name: str, stages: Mapping[str, Tensor], window: Window, acc: Tensor, planes: int,
+              blocks: Blocks) -> BlockedOperator:
+    """Writes the elements that the sums in acc are cut into, the lowest of all channels first. The
+    bias of ``params`` [planes][block_out] says how far down each is shifted.
+    """
+    shifts = te.placeholder((planes, blocks.block_out), PARAM, f"{name}_params")
+    groups, height, width, count, batch, size = acc.shape
+    quantized = te.compute(
+        (groups, height, width, planes, count, batch, size), lambda n, y, x, s, c, b, o: shifted(
+            acc[n, y, x, c, b, o], shifts[s, o], blocks), f"{name}_quantized")
+    output = te.compute(
+        (groups, height, width, batch, planes, count, size),
+        lambda n, y, x, b, s, c, o: quantized[n, y, x, s, c, b, o], f"{name}_output")
+    stages = {**stages, "params": shifts, "quantized": quantized, "output": output}
+    return BlockedOperator(stages, window, {"acc": TILE, "quantized": "nyxscbo",
+                                            "output": "nyxbsco"})
+
+
+def shifted(total: Expr, record: Any, blocks: Blocks) -> Expr:
+    """The element that begins so many bits above the lowest of a sum."""
+    return (total >> shift_amount(record.bias.astype(blocks.accumulator))).astype(blocks.element)
 
 
 def written(name: str, stages: dict[str, Tensor], window: Window, shape: tuple[int, ...],

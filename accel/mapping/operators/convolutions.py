@@ -10,10 +10,10 @@ p, x * Q + q), each with weights and parameters of its own: all see the same win
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Quantization,
-                                             Window, windowed)
+                                             Window, shifted, windowed)
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM, requantize
 from compiler.te import Axis, Expr, Tensor
@@ -58,6 +58,11 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     products, reduced = _products(name, padded, w, window.seen, form, ci, blocks)
     tile, written = (present(order, sizes) for order in ("ngypxqcbo", "nypxqbgco"))
     acc = over(tile, sizes, f"{name}_acc", products)
+    if q.planes:
+        stages = {"x": source, "w": w, "input": padded, "acc": acc}
+        whole = in_planes(name, stages, window.seen, acc, (tile, written), {**sizes, "s": q.planes},
+                          blocks)
+        return replace(whole, reduced=reduced, **blocks.own())
 
     def scaled(role: str) -> Callable[[At], Expr]:
         params = stages[role] = te.placeholder((*first.values(), co, blocks.block_out), PARAM,
@@ -84,6 +89,23 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     tiles = {role: tile for role in ("acc", "t0", "t1", "quantized") if role in stages}
     return BlockedOperator(stages, window.seen, {**tiles, "output": written}, reduced,
                            **blocks.own())
+
+
+def in_planes(name: str, stages: Mapping[str, Tensor], window: Window, total: Tensor,
+              orders: tuple[str, str], sizes: Mapping[str, int], blocks: Blocks
+              ) -> BlockedOperator:
+    """Writes the elements that sums are cut into, as `blocked.in_planes`; `orders` are the axes of
+    a tile of sums, and of what is written of it, without the planes."""
+    tile, _ = orders
+    shifts = te.placeholder((sizes["s"], blocks.block_out), PARAM, f"{name}_params")
+    inner, outer = tile.replace("c", "sc"), orders[1].replace("b", "bs")
+    quantized = over(inner, sizes, f"{name}_quantized", lambda at: shifted(
+        total[tuple(at[axis] for axis in tile)], shifts[at["s"], at["o"]], blocks))
+    output = over(outer, sizes, f"{name}_output",
+                  lambda at: quantized[tuple(at[axis] for axis in inner)])
+    stages = {**stages, "params": shifts, "quantized": quantized, "output": output}
+    tiles = {role: tile for role in ("acc", "t0") if role in stages}
+    return BlockedOperator(stages, window, {**tiles, "quantized": inner, "output": outer})
 
 
 def _products(name: str, padded: Tensor, w: Tensor, window: Window, form: ConvolutionForm, ci: int,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from accel.mapping.operators.blocked import AROUND, BlockedOperator, Blocks, Quantization, Window
-from accel.mapping.operators.convolutions import At, over, present
+from accel.mapping.operators.convolutions import At, in_planes, over, present
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM, requantize
 from compiler.te import Expr, Tensor
@@ -57,12 +57,14 @@ def _constants(zero: int) -> tuple[int, int]:
 
 
 def matrix_product(name: str, a: tuple[int, ...], b: tuple[int, ...], trans_b: bool,
-                   planes: Planes, q: Quantization | None, blocks: Blocks) -> BlockedOperator:
+                   planes: Planes, q: Quantization | None, blocks: Blocks, bias: int = 0
+                   ) -> BlockedOperator:
     """``requantize(sum of (a - a_zp) · (b - b_zp))``, `a` [...,M,K], `b` [...,K,N], or [...,N,K]
     where `trans_b`; leading dimensions broadcast. Without `q` the sum is what is stored.
 
     `b` is loaded as weights, lane by lane where its last dimension is not the depth. The bias in
-    ``params`` must include that of the planes. Stages: ``x``, ``y``, ``w``, ``params``
+    ``params`` must include that of the planes; where sums stay as they are, `bias` is added to them
+    in ``t0``. Stages: ``x``, ``y``, ``w``, ``params``
     [co][block_out], ``input``, ``acc``, ``quantized``, ``output``: [..., 1, M/batch, batch, co,
     block_out].
     """
@@ -106,14 +108,29 @@ def matrix_product(name: str, a: tuple[int, ...], b: tuple[int, ...], trans_b: b
 
     sizes |= {"y": 1, "x": columns, "c": co, "b": blocks.batch, "o": blocks.block_out}
     acc = over(AROUND + "yxcbo", sizes, f"{name}_acc", products)
+    reduced = {"depth": rc, "rows": kh, "columns": kw, "lanes": ri}
+    window = Window((1, planes.count), (1, planes.count))
     stages = {"x": source, "y": other, "w": w, "input": moved, "acc": acc}
+    if q is not None and q.planes:
+        return replace(_in_planes(name, stages, window, sizes, q.planes, blocks, bias),
+                       reduced=reduced)
     lane = lambda at: acc[tuple(at.values())].astype(blocks.element)            # noqa: E731
     if q is not None:
         stages["params"] = params = te.placeholder((co, blocks.block_out), PARAM, f"{name}_params")
         lane = _requantized(acc, params, q, blocks)
-    window = Window((1, planes.count), (1, planes.count))
-    return replace(_written(name, stages, window, sizes, lane),
-                   reduced={"depth": rc, "rows": kh, "columns": kw, "lanes": ri})
+    return replace(_written(name, stages, window, sizes, lane), reduced=reduced)
+
+
+def _in_planes(name: str, stages: dict[str, Tensor], window: Window, sizes: dict[str, int],
+               planes: int, blocks: Blocks, bias: int) -> BlockedOperator:
+    """Writes the elements of the sums of computed matrices and a constant, where there is one."""
+    total = stages["acc"]
+    tile, written = (present(AROUND + order, sizes) for order in ("yxcbo", "yxbco"))
+    if bias:
+        acc = total
+        total = stages["t0"] = over(tile, sizes, f"{name}_t0", lambda at: acc[
+            tuple(at.values())] + te.const(bias, blocks.accumulator))
+    return in_planes(name, stages, window, total, (tile, written), {**sizes, "s": planes}, blocks)
 
 
 def moved(name: str, shape: tuple[int, ...], blocks: Blocks,

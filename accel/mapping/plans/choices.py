@@ -96,7 +96,7 @@ class Choices:
         """
         if not self._may_share(first, second):
             return []
-        rooms = self._rooms(second)
+        rooms = self._rooms(first, second)
         shapes = shape_of(first.operator), shape_of(second.operator)
         found = _once(("pairs", self.machine.hash, shapes, self.threads, most), lambda: (
             ranked_together(self.machine.config, *shapes, self.threads, rooms, most)))
@@ -120,7 +120,7 @@ class Choices:
                 continue
             first, second = mine
             shapes = shape_of(first.operator), shape_of(second.operator)
-            pair = pair_of(plan, config, shapes, self.threads, self._rooms(second))
+            pair = pair_of(plan, config, shapes, self.threads, self._rooms(first, second))
             groups.append(self._together(first, second, pair) if pair else ())
         if left or sum(map(len, groups)) != len(layers):
             raise PlanRefused(f"Plan of {len(layers)} layers must have tiles for each, not "
@@ -130,13 +130,14 @@ class Choices:
     def _together(self, first: MappedLayer, second: MappedLayer,
                   tiles: tuple[Tiles, Tiles]) -> Group:
         return tuple(self.part(layer, room, its, self.threads) for layer, room, its in zip(
-            (first, second), self._rooms(second), tiles, strict=True))
+            (first, second), self._rooms(first, second), tiles, strict=True))
 
-    def _rooms(self, second: MappedLayer) -> tuple[Room, Room]:
+    def _rooms(self, first: MappedLayer, second: MappedLayer) -> tuple[Room, Room]:
         """Halves of the buffers that two layers share."""
         operator = second.operator
         return halves(self.machine.config, ["out", *["acc"] * bool(operator.accumulators),
-                                            *["par"] * bool(operator.parameters)])
+                                            *["par"] * bool(operator.parameters),
+                                            *["res"] * bool(first.operator.residuals)])
 
     def are_bound(self, layers: Sequence[MappedLayer]) -> bool:
         """True if a plan binds a layer, or two in a row."""
@@ -167,7 +168,8 @@ class Choices:
         """Both layers with halves of the buffers that they share; () where that gains nothing."""
         if not self._may_share(first.layer, second.layer):
             return ()
-        tiles = self._tiles_together(first, second, self._rooms(second.layer))
+        tiles = self._tiles_together(first, second, self._rooms(first.layer,
+                                                                         second.layer))
         return self._together(first.layer, second.layer, tiles) if tiles else ()
 
     def _tiles_together(self, first: LayerPart, second: LayerPart, rooms: tuple[Room, Room]

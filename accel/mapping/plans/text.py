@@ -51,10 +51,12 @@ def described(operator: BlockedOperator) -> str:
     shape = shape_of(operator)
     gathered = f", {shape.gathered} blocks of channels in each" if shape.gathered else ""
     packed = f", weights of {operator.weight_bits} bits" if operator.weight_bits < 8 else ""
+    several = f", in {shape.passes} passes" if shape.passes > 1 else ""
     own = (f", by {operator.by['acc']} in {shape.passes} passes of {shape.weights} elements"
-           if shape.weights else "")
+           if shape.weights else several)
     step = f", each {shape.step} elements further" if shape.step else ""
-    return f"{', '.join(operator.stages)} of {shape}{gathered}{packed}{own}{step}"
+    planes = f", sums in {shape.planes} elements" if shape.planes else ""
+    return f"{', '.join(operator.stages)} of {shape}{gathered}{packed}{own}{step}{planes}"
 
 
 def tiles_text(tiles: Tiles, threads: int) -> str:

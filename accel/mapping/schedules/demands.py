@@ -50,7 +50,8 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
     channels = tiles.channels * shape.phases
     outputs = tiles.rows * tiles.columns * channels
     entry = {name: buffer.entry_bytes for name, buffer in config.buffers.items()}
-    steps, work, kernel, records, lanes = tiles.pieces, 0, 0, 0, outputs
+    results = outputs * max(shape.planes, 1)
+    steps, work, kernel, records, lanes = tiles.pieces, 0, 0, 0, results
     pixels = _window(shape, tiles) * _loaded(shape, tiles) * shape.inputs * entry["res"] * steps
     if shape.numbers:                                       # each input is whole rows
         rows = _window(shape, tiles) * shape.channels * shape.inputs * entry["res"]
@@ -63,7 +64,7 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
         written = pixels = _window(shape, tiles) * pixel * tiles.pieces
         if shape.row:
             written, pixels = _rows(config, shape, tiles, pixel)
-        lanes = lanes + outputs * (shape.accumulators - 1)
+        lanes = lanes + outputs * (shape.accumulators - 1 + shape.residuals)
         kernel = (shape.depth * channels * taps * shape.passes * (shape.weights or entry["wgt"])
                   * shape.weight_bits // 8)
     else:
@@ -78,20 +79,21 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
         records = _records(shape, replace(tiles, pieces=1)) * entry["par"]
     beat = max(1, config.bus_bytes // shape.across) if shape.across else 1
     pixels, stored = (_slowed(config, size * beat, run) / config.bus_bytes for size, run in zip(
-        (pixels, outputs * entry["out"]), _runs(config, shape, tiles), strict=True))
+        (pixels, results * entry["out"]), _runs(config, shape, tiles), strict=True))
     pixels = np.maximum(pixels, written / config.bus_bytes)     # load writes no faster
     kernel, records = kernel / config.bus_bytes, records / config.bus_bytes
+    met = shape.residuals * (stored + ISSUE)                # loaded as the result is stored
     filled = shape.rows * shape.columns * shape.channels * shape.times / (
         count * tiles.rows * tiles.columns * tiles.channels)
     keeps_weights, keeps_input = tiles.stationary == "w", tiles.stationary == "input"
-    ends = pixels / steps + stored + lanes + FAR + np.maximum(0, kernel / steps - HIDDEN)
+    ends = pixels / steps + stored + met + lanes + FAR + np.maximum(0, kernel / steps - HIDDEN)
     if not shape.weighted:                                  # vector is what loads wait for
         work, lanes = lanes, 0
     cost = Cost(
         count, steps, work / steps + TURN,
         np.where(keeps_input, 0, pixels / steps + ISSUE)
         + np.where(keeps_weights, 0, kernel / steps + ISSUE * shape.weighted),
-        stored + ISSUE + np.where(keeps_weights, 0, records), lanes,
+        stored + met + ISSUE + np.where(keeps_weights, 0, records), lanes,
         np.where(keeps_input, pixels, 0) + np.where(keeps_weights, kernel + records, 0),
         np.where(keeps_input, images, np.where(keeps_weights, cuts, 0)), filled, ends)
     if threads > 1:
@@ -129,7 +131,7 @@ def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[Number, Numb
     size = config.block_in if shape.weighted else config.block_out
     columns = (tiles.columns - 1) * shape.strides[1] + shape.kernel[1]
     together = np.where(loaded == blocks, columns, 1)
-    written = np.where(tiles.channels == shape.channels, tiles.columns, 1)
+    written = np.where((tiles.channels == shape.channels) & (not shape.planes), tiles.columns, 1)
     item = element_bytes(config.output)         # that of what gemm takes, too
     row = TIMING.burst_bytes if _overlaps(config, shape) else shape.row  # as good as one
     return (item * (row or together * loaded * size),
@@ -156,7 +158,7 @@ def needs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
     channels = tiles.channels * shape.phases
     outputs = tiles.rows * tiles.columns * channels
     pixels = _window(shape, tiles)
-    needs = [("out", outputs)]
+    needs = [("out", outputs * max(shape.planes, 1))]
     if shape.accumulators or shape.numbers:
         needs.append(("acc", outputs * shape.accumulators
                       + tiles.rows * tiles.columns * shape.numbers))
@@ -167,6 +169,7 @@ def needs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
     if shape.weighted:
         needs += [("inp", pixels * (tiles.channels if shape.diagonal else tiles.depth)),
                   ("wgt", channels * _taps(shape, tiles) * tiles.depth * shape.passes)]
+        needs += [("res", outputs * shape.residuals)] * bool(shape.residuals)
     else:
         needs.append(("res", (pixels * shape.inputs + shape.repeated) * _loaded(shape, tiles)))
     return [(name, need, have[name]) for name, need in needs]
@@ -233,6 +236,8 @@ def _records(shape: Shape, tiles: Tiles) -> Number:
         return _loaded(shape, tiles) + tiles.channels * (shape.parameters - 1)
     if shape.pixelwise:
         return tiles.rows * tiles.columns
+    if shape.planes:
+        return shape.planes
     once = shape.parameters - (shape.taps > 0)
     taps = _taps(shape, tiles) if shape.taps else 0
     return tiles.channels * (shape.phases * once + taps)

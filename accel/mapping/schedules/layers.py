@@ -99,7 +99,8 @@ class LayerSteps:
         kept = "c" if self.tiles.stationary == "w" else "x"
         outer = [cut[axis][0] for axis in ("yxc" if self.tiles.stationary == "input" else "cyx")]
         around, (p, q) = self._axes("output", AROUND), self._phases("output")
-        output.reorder(*around, *outer, cut["y"][1], *p, cut["x"][1], *q, "b", cut["c"][1], "o")
+        output.reorder(*around, *outer, cut["y"][1], *p, cut["x"][1], *q, "b",
+                       *self._axes("output", "s"), cut["c"][1], "o")
         shared, innermost = cut[kept][0], outer[-1]
         several = any(self._extents()[self._full(cut[axis][0])] > 1 for axis in "yx")
         if self.threads > 1:
@@ -176,6 +177,9 @@ class LayerSteps:
                 place = loop if self.operator.totals else self._kept("input", loop)
             self[role].compute_at(place)
             self[role].set_scope(scope)
+        for role in self.operator.residuals:
+            self[role].compute_at(self.tile_loop)
+            self[role].set_scope("res")
         for role in self.operator.parameters:
             self[role].cache_read("par").compute_at(self._kept("w", self._reader_loop(role, loop)))
         for role in self.operator.tables:
@@ -289,7 +293,8 @@ class LayerSteps:
     def tensorize(self) -> None:
         """Replaces copies and sums by instructions."""
         self._copy(self.stages["output"], "store")
-        for role in (*self.operator.inputs, *["w"] * self.computed_weights):
+        for role in (*self.operator.inputs, *self.operator.residuals,
+                     *["w"] * self.computed_weights):
             self._copy(self.stages[role], "load")
         for role, scope in (("w", "wgt"), *((role, "par") for role in self.operator.parameters),
                             *((role, "tab") for role in self.operator.tables)):

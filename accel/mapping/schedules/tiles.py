@@ -67,6 +67,8 @@ class Shape:
     numbers: int = field(default=0, repr=False)         # accumulators for each pixel of whole rows
     totals: int = field(default=0, repr=False)          # those of them that read the whole row
     step: int = field(default=0, repr=False)            # from a window's `row` to the next window's
+    residuals: int = field(default=0, repr=False)       # tensors that meet the sums of products
+    planes: int = field(default=0, repr=False)          # elements of a sum that is not requantized
     across: int = field(default=0, repr=False)          # of rows across lanes, what lies together
 
 
@@ -93,7 +95,7 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  operator.weights,
                  prod(window.kernel) if "params_taps" in stages else 0, len(operator.numbers),
                  sum(bool(operator[role].reduce_axes) for role in operator.numbers),
-                 operator.step, operator.across)
+                 operator.step, len(operator.residuals), tile.get("s", 0), operator.across)
 
 
 def smallest(shape: Shape) -> Tiles:

@@ -16,6 +16,11 @@ from compiler.ops.registry import find
 from compiler.te import bits
 
 
+def weight_of(node: Node) -> str:
+    """The second factor of a product: the weight behind its data, or a computed matrix."""
+    return node.inputs[find(node.op).data_inputs or 1]
+
+
 def require_sums(node: Node, graph: Graph, accumulator: str) -> None:
     """Refuses an operator whose sums could be other numbers in acc."""
     own = sums_of(node.attrs)
@@ -38,9 +43,12 @@ def _range(node: Node, graph: Graph) -> tuple[int, int]:
         return 0, 0
     ends = np.array(limits_of(x.dtype))
     match node.op:
-        case "qconv2d" | "qconvtranspose2d" | "qdense":
-            weights = graph.constants[node.inputs[1]]
-            products = weights.reshape(len(weights), -1, 1).astype(np.int64) * ends
+        case "qconv2d" | "qconvtranspose2d" | "qdense" | "qconv2d_add" | "qdense_add":
+            weights = graph.constants[weight_of(node)]
+            rows = weights.reshape(len(weights), -1)
+            if node.op.endswith("_add"):                    # the residual is one product more
+                rows = np.column_stack((rows, graph.constants[node.inputs[-1]]))
+            products = rows[..., None].astype(np.int64) * ends
             return (int(products.min(axis=2).sum(axis=1).min()),
                     int(products.max(axis=2).sum(axis=1).max()))
         case "qmatmul":

@@ -68,6 +68,8 @@ def unmapped(part: LayerPart) -> str | None:
         return "its weights are computed"
     if shape.phases > 1:
         return "each position is several pixels"
+    if shape.planes:
+        return "each sum is several elements"
     if part.tiles.pieces > 1 or shape.passes > 1:
         return "its products are in several passes"
     return None

@@ -1,8 +1,9 @@
 """The passes of the CPU over the graph of a segment, before operators are fused."""
 
 from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
-from compiler.graph.lowering import (AveragesAsMeans, BlockChannels, PackProducts, PutChannelsLast,
-                                     ScalesAsIntegers, ShareConstants, SplitProducts)
+from compiler.graph.lowering import (AveragesAsMeans, BlockChannels, BytesOfWeights, PackProducts,
+                                     PutChannelsLast, ScalesAsIntegers, ShareConstants,
+                                     SplitProducts, WholeSums)
 from compiler.graph.lowering.winograd import Sizes, best_size
 from compiler.graph.passes.pipeline import Pass
 
@@ -14,7 +15,9 @@ def passes(vectors: Vectors, sizes: Sizes = best_size) -> tuple[Pass, ...]:
     """
     integers: tuple[Pass, ...] = () if vectors.doubles else (ScalesAsIntegers(),)
     if vectors.scalar:
-        return (SplitProducts(), AveragesAsMeans(), ShareConstants(),
+        return (WholeSums(), BytesOfWeights(), SplitProducts(), AveragesAsMeans(),
+                ShareConstants(),
                 PutChannelsLast(("float32", "int8"), pieces=False, lanes=vectors.registers),
                 *integers)
-    return (SplitProducts(), ShareConstants(), BlockChannels(sizes), PackProducts(), *integers)
+    return (WholeSums(packed=True), BytesOfWeights(), SplitProducts(), ShareConstants(),
+            BlockChannels(sizes), PackProducts(), *integers)

@@ -1,8 +1,8 @@
 """The passes of a GPU over the graph of a segment, before operators are fused."""
 
 from compiler.cpu_gpu_backends.gpu.segment import ValueForms
-from compiler.graph.lowering import (PutChannelsLast, ShareConstants, SplitProducts, StoreHalves,
-                                     WeightsInRows)
+from compiler.graph.lowering import (BytesOfWeights, PutChannelsLast, ShareConstants,
+                                     SplitProducts, StoreHalves, WeightsInRows, WholeSums)
 from compiler.graph.passes.pipeline import Pass
 
 
@@ -12,4 +12,6 @@ def passes(forms: ValueForms) -> tuple[Pass, ...]:
     """
     halves: tuple[Pass, ...] = (StoreHalves(forms.halves),) if forms.halves else ()
     rows: tuple[Pass, ...] = (WeightsInRows(),) if forms.rows else ()
-    return (SplitProducts(), PutChannelsLast(forms.last), *halves, *rows, ShareConstants())
+    return (WholeSums(), BytesOfWeights(), SplitProducts(), PutChannelsLast(forms.last), *halves,
+            *rows,
+            ShareConstants())

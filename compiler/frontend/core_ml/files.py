@@ -25,16 +25,7 @@ def convert(path: Path) -> Loaded:
     """The ONNX model. Raises ImportRefused for what is no such file, or holds another kind of model
     (trees, pipelines); what is not taken of a network stands in it, for the importer to refuse.
     """
-    file, spec = path / INSIDE if path.is_dir() else path, _empty(path)
-    try:
-        spec.ParseFromString(file.read_bytes())
-    except FileNotFoundError:
-        raise ImportRefused(f"{path}: no such file; give the path of a Core ML model") from None
-    except OSError as error:
-        raise ImportRefused(f"{path}: cannot be read: {error.strerror or error}") from None
-    except DecodeError:
-        raise ImportRefused(f"{path}: is not a Core ML model; give an .mlmodel or .mlpackage"
-                            ) from None
+    file, spec = _file_of(path), message_of(path)
     kind = spec.WhichOneof("Type")
     try:
         if kind == "mlProgram":
@@ -48,6 +39,25 @@ def convert(path: Path) -> Loaded:
                             "convert the model again") from None
     raise ImportRefused(f"{path}: must be an ML program or a neural network, not "
                         f"{kind or 'empty'}; convert the network itself with coremltools")
+
+
+def message_of(path: Path) -> Any:
+    """The file's message. Raises ImportRefused."""
+    spec = _empty(path)
+    try:
+        spec.ParseFromString(_file_of(path).read_bytes())
+    except FileNotFoundError:
+        raise ImportRefused(f"{path}: no such file; give the path of a Core ML model") from None
+    except OSError as error:
+        raise ImportRefused(f"{path}: cannot be read: {error.strerror or error}") from None
+    except DecodeError:
+        raise ImportRefused(f"{path}: is not a Core ML model; give an .mlmodel or .mlpackage"
+                            ) from None
+    return spec
+
+
+def _file_of(path: Path) -> Path:
+    return path / INSIDE if path.is_dir() else path
 
 
 def _empty(path: Path) -> Any:

@@ -48,7 +48,8 @@ def convolution(t):
            "dilations": list(told.dilationFactor) or [1, 1], "group": groups, **_padding(told)}
     shape = (channels, told.outputChannels // groups) if told.isDeconvolution else (
         told.outputChannels, channels)
-    inputs = [t.value(), t.constant(told.weights, *shape, *kernel)]
+    weights = t.constant(told.weights, *shape, *kernel, outputs=int(told.isDeconvolution))
+    inputs = [t.value(), weights]
     if told.hasBias:
         inputs.append(t.constant(told.bias, told.outputChannels))
     if told.isDeconvolution and "auto_pad" in how:

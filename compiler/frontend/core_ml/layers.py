@@ -45,8 +45,9 @@ class MlLayer:
     def scalar(self, number: float) -> str:
         return self.write.constant(np.float32(number))
 
-    def constant(self, weights: Any, *shape: int) -> str:
-        return self.write.constant(decoded(weights, shape), f"{self.write.current}.weight")
+    def constant(self, weights: Any, *shape: int, outputs: int = 0) -> str:
+        """Weights of the file, which have outputs along this axis."""
+        return self.write.constant(decoded(weights, shape, outputs), f"{self.write.current}.weight")
 
 
 class NetworkConverter:

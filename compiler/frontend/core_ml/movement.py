@@ -163,18 +163,3 @@ def shape(op):
 def fill(op):
     value = np.asarray(op.known("value", 0.0))
     return np.full(op.integers("shape"), value.reshape(()), value.dtype)
-
-
-@operation("constexpr_affine_dequantize")
-def affine_dequantize(op):
-    data, axis = np.asarray(op.known("quantized_data")), op.integer("axis")
-    shape = [-1 if place == axis else 1 for place in range(data.ndim)]
-    scale, zero = (np.asarray(op.known(name)).astype(np.float32) for name in ("scale",
-                                                                             "zero_point"))
-    scale, zero = (array.reshape(shape) if array.ndim else array for array in (scale, zero))
-    return (data.astype(np.float32) - zero) * scale
-
-
-@operation("constexpr_cast")
-def constant_cast(op):
-    return np.asarray(op.known("source_val")).astype(np.float32)

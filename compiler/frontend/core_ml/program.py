@@ -12,19 +12,19 @@ import onnx
 
 import compiler.frontend.core_ml.elementwise
 import compiler.frontend.core_ml.movement
+import compiler.frontend.core_ml.quantization
 import compiler.frontend.core_ml.reductions
 import compiler.frontend.core_ml.windows        # noqa: F401 - these register the operations
 from compiler.frontend.building.refusal import ImportRefused
 from compiler.frontend.building.values import NodeRefused
 from compiler.frontend.core_ml.messages import messages
+from compiler.frontend.core_ml.quantization import ScaledSteps
 from compiler.frontend.core_ml.registry import OPERATIONS
+from compiler.frontend.core_ml.weights import DTYPES, elements
 from compiler.frontend.onnx.nodes.writer import Loaded, OnnxWriter, typed
 
 CONTRADICTIONS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 MISSING = object()
-DTYPES = {"FLOAT16": np.float16, "FLOAT32": np.float32, "FLOAT64": np.float64, "INT8": np.int8,
-          "INT16": np.int16, "INT32": np.int32, "INT64": np.int64, "UINT8": np.uint8,
-          "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64, "BOOL": np.bool_}
 FIELDS = ("floats", "ints", "bools", "longInts", "doubles", "bytes", "strings")
 
 
@@ -65,6 +65,11 @@ class MilOperation:
         """A constant argument: an array, a string where it is text; the default where it is left
         out.
         """
+        found = self.constant(argument, default)
+        return found.floats if isinstance(found, ScaledSteps) else found
+
+    def constant(self, argument: str, default: Any = MISSING) -> Any:
+        """A constant argument as `known` gives it, or integers with their scales."""
         if argument in self.proto.attributes:
             return self.program.decoded(self.proto.attributes[argument])
         names = self.names(argument)
@@ -103,6 +108,12 @@ class MilOperation:
 
     def rank(self, argument: str) -> int:
         return len(self.program.shapes[self.names(argument)[0]])
+
+    def dtype(self, argument: str) -> np.dtype:
+        """The element type of an argument."""
+        name = self.names(argument)[0]
+        known = self.program.constants.get(name)
+        return self.program.types[name] if known is None else known.dtype
 
     def node(self, op: str, inputs: Sequence[str], **attributes: Any) -> str:
         return self.write.node(op, inputs, **attributes)
@@ -188,13 +199,19 @@ class ProgramConverter:
             made = rule(MilOperation(self, proto))
             results = made if isinstance(made, list) else [made]
             for output, result in zip(proto.outputs, results, strict=True):
-                if isinstance(result, np.ndarray):
-                    self.constants[output.name] = result
-                else:
-                    self.stored[output.name] = result
+                self._keep(output.name, result)
         except (NodeRefused, *CONTRADICTIONS) as error:
             del self.write.nodes[kept:]
             self._refuse(proto, error)
+
+    def _keep(self, name: str, result: Any) -> None:
+        """Keeps a result: the ONNX name of what is computed, or a constant."""
+        if isinstance(result, str):
+            self.stored[name] = result
+            return
+        self.constants[name] = result
+        if isinstance(result, ScaledSteps):
+            self.stored[name] = self.dequantized(result)
 
     def _refuse(self, proto: Any, error: Exception) -> None:
         reason = str(error) if isinstance(error, NodeRefused) else (
@@ -226,6 +243,12 @@ class ProgramConverter:
                                                     name.strip("\0"))
         return self.stored[name]
 
+    def dequantized(self, constant: ScaledSteps) -> str:
+        """The ONNX name of a constant of integers."""
+        inputs = [self.write.constant(array) for array in (
+            constant.steps, constant.scale, constant.zero)]
+        return self.write.beside("DequantizeLinear", inputs, axis=constant.axis)
+
     def decoded(self, value: Any) -> Any:
         """A constant of the file: an array, or a string."""
         tensor = value.type.tensorType
@@ -235,16 +258,16 @@ class ProgramConverter:
             raise NodeRefused(f"constants of {kind} are not supported")
         if value.WhichOneof("value") == "blobFileValue":
             blob = value.blobFileValue
-            return self.weights.array(blob.fileName, blob.offset, np.dtype(DTYPES[kind]), shape)
+            return self.weights.array(blob.fileName, blob.offset, kind, shape)
         field = value.immediateValue.tensor.WhichOneof("value")
         if field not in FIELDS:
             raise NodeRefused("a constant must be a tensor")
-        elements = getattr(value.immediateValue.tensor, field).values
+        told = getattr(value.immediateValue.tensor, field).values
         if field == "strings":
-            return elements[0] if len(elements) == 1 else list(elements)
-        array = np.frombuffer(elements, DTYPES[kind]) if field == "bytes" else \
-            np.array(list(elements), DTYPES[kind])
-        return array.reshape(shape)
+            return told[0] if len(told) == 1 else list(told)
+        if field == "bytes":
+            return elements(told, kind, shape)
+        return np.array(list(told), DTYPES[kind]).reshape(shape)
 
 
 def computed_in(dtype: Any) -> np.dtype:

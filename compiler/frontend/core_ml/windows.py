@@ -3,6 +3,7 @@
 import numpy as np
 
 from compiler.frontend.building.values import NodeRefused
+from compiler.frontend.core_ml.quantization import ScaledSteps
 from compiler.frontend.core_ml.registry import operation
 
 
@@ -69,14 +70,20 @@ def pool(op):
 
 @operation("linear")
 def linear(op):
-    weight = np.asarray(op.known("weight"), np.float32)
-    bias = np.asarray(op.known("bias", np.zeros(len(weight))), np.float32)
+    bias = np.asarray(op.known("bias", np.zeros(op.shape("weight")[0])), np.float32)
     if op.rank("x") == 2:
-        return op.node("Gemm", [op.value("x"), op.write.constant(weight),
-                                op.write.constant(bias)], transB=1)
-    product = op.node("MatMul", [op.value("x"), op.write.constant(
-        np.ascontiguousarray(weight.T))])
+        return op.node("Gemm", [op.value("x"), op.value("weight"), op.write.constant(bias)],
+                       transB=1)
+    product = op.node("MatMul", [op.value("x"), _turned(op)])
     return op.node("Add", [product, op.write.constant(bias)])
+
+
+def _turned(op) -> str:
+    """The transposed weight."""
+    weight = op.constant("weight")
+    if isinstance(weight, ScaledSteps):
+        return op.program.dequantized(weight.turned)
+    return op.write.constant(np.ascontiguousarray(np.asarray(weight, np.float32).T))
 
 
 @operation("matmul")

@@ -87,7 +87,8 @@ def convert(model: onnx.ModelProto, name: str = "model",
 def _finished(importer: Importer, place: str, page: str) -> Graph:
     if importer.refusals:
         raise ImportRefused(f"{place}: cannot import {'; '.join(importer.refusals)}; replace "
-                            f"these in the model ({page} says what is supported)")
+                            f"these in the model ({page} says what is supported)",
+                            importer.refusals)
     for output in importer.model.graph.output:
         if output.name not in importer.names:
             raise ImportRefused(f"{place}: output {output.name!r} is made by no node; "

@@ -9,12 +9,7 @@ place.
 torch is imported where it is used.
 """
 
-import logging
-import os
-import warnings
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -26,6 +21,7 @@ import compiler.frontend.pytorch.aten           # noqa: F401 - registers the ope
 from compiler.frontend.building.refusal import ImportRefused
 from compiler.frontend.building.values import NodeRefused, Tracer, Value, frozen
 from compiler.frontend.pytorch.aten import registry, symbols
+from compiler.frontend.pytorch.files import quiet, read, require_torch
 from compiler.frontend.pytorch.sizes import Sizes, open_dimensions
 from compiler.graph.graph import DTYPES, Graph, Node, TensorType
 from compiler.graph.rewrite import Builder, eliminate_dead_code
@@ -38,16 +34,6 @@ IGNORED = ("layout", "device", "pin_memory", "memory_format", "non_blocking", "g
 
 CONTRADICTIONS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError,
                   AssertionError, MemoryError, RecursionError)
-
-
-def require_torch() -> Any:
-    """The module, or ImportRefused."""
-    try:
-        import torch  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise ImportRefused("a PyTorch program needs torch, which is not installed; install "
-                            "lockstep-hw[torch]") from None
-    return torch
 
 
 def graph_of(model: Any, shapes: Mapping[str, int] | None = None, example_inputs: Any = None,
@@ -77,49 +63,6 @@ def _open_places(program: Any) -> list[tuple[str, str, int]]:
     return [(where, name, int(axis)) for where, name, axis in parts]
 
 
-def read(path: str | PathLike[str]) -> Any:
-    """The ExportedProgram of a file. torch unpickles tensors alone, and files with pickled objects
-    or compiled code are refused; but torch evaluates symbolic sizes, which are text in the file.
-    """
-    if not os.path.isfile(path):        # pathlib's raises for some names
-        raise ImportRefused(f"{path}: no such file; give the path of a .pt2 file")
-    torch = require_torch()
-    try:
-        with _quiet(), _tensors_alone():
-            _refuse_code(path)
-            return torch.export.load(path)
-    except ImportRefused:
-        raise
-    except Exception as error:      # noqa: BLE001 - torch says in many ways that it cannot
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ImportRefused(f"{path}: torch.export.load cannot read it: {reason}; give a file "
-                            "that torch.export.save wrote with this version of torch") from None
-
-
-def _refuse_code(path: str | PathLike[str]) -> None:
-    from torch.export.pt2_archive import constants  # pyright: ignore[reportMissingImports]
-
-    parts = (constants.AOTINDUCTOR_DIR, *(f"{constants.CONSTANTS_DIR}{prefix}" for prefix in (
-        constants.CUSTOM_OBJ_FILENAME_PREFIX, constants.OPAQUE_OBJ_FILENAME_PREFIX)))
-    with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            if any(part in name for part in parts):
-                raise ImportRefused(f"{path}: must hold a program and tensors, not {name}; save "
-                                    "the program alone with torch.export.save")
-
-
-@contextmanager
-def _tensors_alone() -> Iterator[None]:
-    """torch.load refuses whatever else is pickled."""
-    name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-    before = os.environ.get(name)
-    os.environ[name] = "1"
-    try:
-        yield
-    finally:
-        os.environ.pop(name) if before is None else os.environ.update({name: before})
-
-
 def exported(module: Any, inputs: Any) -> Any:
     """The ExportedProgram of an nn.Module for example inputs: a tuple, or one tensor."""
     torch = require_torch()
@@ -128,12 +71,25 @@ def exported(module: Any, inputs: Any) -> Any:
                             "program that torch.export.export made of it")
     inputs = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     try:
-        with _quiet(), torch.no_grad():
+        with quiet(), torch.no_grad():
             return torch.export.export(module, inputs)
     except Exception as error:      # the module's own code runs, and may do anything
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ImportRefused(f"{type(module).__name__}: torch.export.export refuses it: {reason}"
-                            ) from error
+        raise ImportRefused(f"{type(module).__name__}: {_why_not(module, error)}") from error
+
+
+QUANTIZED = ("must hold no quantized tensors or packed weights (quantized::* operators), which "
+             "torch.export does not take; quantize by torchao's convert_pt2e, or call torch.ao."
+             "quantization.quantize_fx._convert_to_reference_decomposed_fx in place of convert_fx")
+
+
+def _why_not(module: Any, error: Exception) -> str:
+    """Why a module cannot be exported."""
+    packed = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if reason.startswith("quantized nyi") or any(
+            type(part).__module__.startswith(packed) for part in module.modules()):
+        return QUANTIZED
+    return f"torch.export.export refuses it: {reason}"
 
 
 def program_of(model: Any, example_inputs: Any = None) -> Any:
@@ -167,22 +123,10 @@ def convert(program: Any, name: str = "model", shapes: Mapping[str, int] | None 
     `shapes` binds symbolic dimensions, each as INPUT.AXIS or by torch's symbol.
     """
     torch, place = require_torch(), place or name
-    with _quiet():
+    with quiet():
         program = _decomposed(torch, program, place)
         sizes = Sizes(program, dict(shapes or {}), place)
         return _Importer(torch, program, name, sizes, place).graph()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silences torch's warnings about itself and its log of errors, which are raised anyway."""
-    before = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            yield
-    finally:
-        logging.disable(before)
 
 
 def _decomposed(torch: Any, program: Any, place: str) -> Any:
@@ -190,8 +134,7 @@ def _decomposed(torch: Any, program: Any, place: str) -> Any:
     calls = [node.target for module in program.graph_module.modules() if hasattr(module, "graph")
              for node in module.graph.nodes if node.op == "call_function"]
     of_aten = [call for call in calls if isinstance(call, torch._ops.OpOverload)]
-    if not any(call._schema.is_mutable or registry.find(_name_of(call)) is None
-               for call in of_aten):
+    if not any(map(_must_be_decomposed, of_aten)):
         return program
     table = torch.export.default_decompositions()
     for call in list(table):
@@ -202,6 +145,12 @@ def _decomposed(torch: Any, program: Any, place: str) -> Any:
     except Exception as error:      # torch says in many ways that it cannot
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ImportRefused(f"{place}: torch cannot decompose it: {reason}") from error
+
+
+def _must_be_decomposed(call: Any) -> bool:
+    name = _name_of(call)
+    return registry.find(name) is None or (
+        call._schema.is_mutable and name.partition(".")[0] not in registry.UNCHANGING)
 
 
 def _name_of(target: Any) -> str:
@@ -242,7 +191,8 @@ class _Importer(Tracer):
         self._refuse_changes()
         if self.refusals:
             raise ImportRefused(f"{self.place}: cannot import {'; '.join(self.refusals)}; replace "
-                                "these in the module (docs/torch.md says what is supported)")
+                                "these in the module (docs/torch.md says what is supported)",
+                                self.refusals)
         outputs = next(node for node in nodes if node.op == "output").args[0]
         try:
             results = [self._result(name, self._item(node)) for name, node

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -22,7 +23,7 @@ from compiler.frontend.onnx.nodes.maps import OWN
 from compiler.frontend.onnx.nodes.writer import Loaded, OnnxWriter, typed
 from compiler.frontend.tflite import schema
 from compiler.frontend.tflite.registry import OPERATORS
-from compiler.frontend.tflite.schema import TfliteOperation, TfliteTensor
+from compiler.frontend.tflite.schema import TensorScales, TfliteOperation, TfliteTensor
 
 FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)        # to channels first, and back
 STORED = ("int8", "uint8", "int16")
@@ -174,6 +175,12 @@ class Converter:
         tensor = self.tensors[place]
         return tensor.quantization is not None and str(tensor.dtype) in STORED
 
+    def scales(self, place: int) -> TensorScales:
+        """Those of a quantized tensor."""
+        quantization = self.tensors[place].quantization
+        assert quantization is not None
+        return quantization
+
     def is_first(self, *places: int) -> bool:
         """True if one of them was made in NCHW, and all can be had so without cost: constants, and
         tensors of rank 4.
@@ -202,27 +209,35 @@ class Converter:
         if not self.is_quantized(place):
             return self.value(place, first)
         if (place, first) not in self.reals:
-            tensor = self.tensors[place]
-            quantization = tensor.quantization
-            assert quantization is not None
+            tensor, quantization = self.tensors[place], self.scales(place)
             if not quantization.per_tensor and self.array(place) is None:
                 raise NodeRefused(f"tensor {tensor.name!r} must have one scale, as it is computed")
+            if first and quantization.block:
+                raise NodeRefused(f"tensor {tensor.name!r} must have no blocks beside an image")
             axis = 0 if quantization.per_tensor else quantization.axis
             if first and not quantization.per_tensor:
                 axis = FIRST.index(axis + 4 - self.rank(place))
             self.reals[place, first] = self.dequantized(self.value(place, first), place, axis)
         return self.reals[place, first]
 
-    def dequantized(self, stored: str, place: int, axis: int = 0) -> str:
-        """Elements with the scales of a tensor, which lie along this axis if there are several."""
-        return self.write.node("DequantizeLinear", [stored, *self._parameters(place)], axis=axis)
+    def dequantized(self, stored: str, place: int, axis: int = 0,
+                    perm: Sequence[int] | None = None) -> str:
+        """Elements with the scales of a tensor, which lie along this axis if there are several. The
+        axes of blocks are permuted as those of the elements.
+        """
+        block = self.scales(place).block
+        blocks: dict[str, Any] = {"block_size": block} if block else {}
+        return self.write.node("DequantizeLinear", [stored, *self._parameters(place, perm)],
+                               axis=axis, **blocks)
 
-    def _parameters(self, place: int) -> list[str]:
-        tensor = self.tensors[place]
-        assert tensor.quantization is not None and tensor.dtype is not None
-        scale, zero = tensor.quantization.scale, tensor.quantization.zero.astype(tensor.dtype)
-        if tensor.quantization.per_tensor:
+    def _parameters(self, place: int, perm: Sequence[int] | None = None) -> list[str]:
+        tensor, quantization = self.tensors[place], self.scales(place)
+        assert tensor.dtype is not None
+        scale, zero = quantization.scale, quantization.zero.astype(tensor.dtype)
+        if quantization.per_tensor:
             scale, zero = scale.reshape(()), zero.reshape(())
+        elif quantization.block and perm is not None:
+            scale, zero = scale.transpose(perm), zero.transpose(perm)
         return [self.write.constant(scale), self.write.constant(zero)]
 
     def weights(self, place: int, perm: Sequence[int]) -> str:
@@ -233,28 +248,29 @@ class Converter:
         arranged = self.write.constant(array.transpose(perm), self.tensors[place].name)
         if not self.is_quantized(place):
             return arranged
-        quantization = self.tensors[place].quantization
-        assert quantization is not None
-        return self.dequantized(arranged, place, list(perm).index(quantization.axis))
+        return self.dequantized(arranged, place, list(perm).index(self.scales(place).axis), perm)
 
     def bias(self, place: int) -> str:
-        """A bias in float; of int32 with scales it stays so in the file, of int64 not."""
+        """A bias in float, of integers where 32 bits hold them."""
         tensor, array = self.tensors[place], self.array(place)
         if tensor.quantization is None or array is None or array.dtype.kind == "f":
             return self.value(place)
         if array.dtype == np.int32:
             return self.dequantized(self.value(place), place, 0)
-        return self.write.constant((array * tensor.quantization.scale.astype(np.float64)
-                                    ).astype(np.float32), tensor.name)
+        scale = tensor.quantization.scale
+        if np.any(array.astype(np.int32) != array):
+            return self.write.constant((array * scale.astype(np.float64)).astype(np.float32),
+                                       tensor.name)
+        return self.write.node("DequantizeLinear", [
+            self.write.constant(array.astype(np.int32), tensor.name), self.write.constant(
+                scale.reshape(()) if tensor.quantization.per_tensor else scale)], axis=0)
 
     # ---- writing -------------------------------------------------------------------------------
 
     def define(self, place: int, made: str, first: bool = False) -> None:
         """The tensor is this float value, which is quantized if the file says so."""
         if self.is_quantized(place):
-            quantization = self.tensors[place].quantization
-            assert quantization is not None
-            if not quantization.per_tensor:
+            if not self.scales(place).per_tensor:
                 raise NodeRefused("its result must have one scale")
             made = self._quantized(place, made)
         self.define_stored(place, made, first)

@@ -5,6 +5,7 @@ import onnx
 
 from compiler.frontend.building.values import NodeRefused
 from compiler.frontend.tflite.converter import FIRST, DividedImage, axis_of
+from compiler.frontend.tflite.dynamic_products import is_dynamic
 from compiler.frontend.tflite.registry import operator
 
 VALID = 1
@@ -215,20 +216,20 @@ def space_to_batch(c, op):
         c.dilated[op.outputs[0]] = blocks
         return
     blocks = c.integers(op.input(1), "block")
-    pads = np.reshape(c.integers(op.input(2), "padding"), (-1, 2))
-    extents = _image(c, op)
-    rest, count = extents[len(blocks):], len(blocks)
-    sides = [[0, *side.tolist(), *[0] * len(rest)] for side in pads.T]
-    padded = [extent + pad for extent, pad in zip(extents, pads.sum(1).tolist())]
-    parts = [-1, *(number for extent, block in zip(padded, blocks)
-                      for number in (extent // block, block)), *rest]
-    perm = [*range(2, 2 * count + 1, 2), 0, *range(1, 2 * count + 1, 2),
-            *range(2 * count + 1, len(parts))]
+    pads, count = np.reshape(c.integers(op.input(2), "padding"), (-1, 2)), len(blocks)
+    rest = c.rank(op.input(0)) - 1 - count
+    sides = [[0, *side.tolist(), *[0] * rest] for side in pads.T]
     x = c.write.node("Pad", [c.real(op.input(0)), c.write.integers(*sides[0], *sides[1])])
-    x = c.write.node("Reshape", [x, c.write.integers(*parts)])
+    images, extents, others = _extents(c, x, count)
+    within = c.write.node("Div", [extents, c.write.integers(*blocks)])
+    parts = c.write.node("Concat", [images, within, c.write.integers(*blocks), others], axis=0)
+    order = [0, *(place for axis in range(count) for place in (1 + axis, 1 + count + axis)),
+             *range(1 + 2 * count, 1 + 2 * count + rest)]
+    perm = [*range(2, 2 * count + 1, 2), 0, *range(1, 2 * count + 1, 2),
+            *range(2 * count + 1, len(order))]
+    x = c.write.node("Reshape", [x, c.write.node("Gather", [parts, c.write.integers(*order)])])
     x = c.write.node("Transpose", [x], perm=perm)
-    c.define(op.outputs[0], c.write.node("Reshape", [
-        x, c.write.integers(-1, *c.tensor(op.outputs[0]).shape[1:])]))
+    c.define(op.outputs[0], _shaped(c, x, c.write.integers(-1), within, others))
 
 
 @operator("BATCH_TO_SPACE_ND")
@@ -239,24 +240,34 @@ def batch_to_space(c, op):
         return
     blocks = c.integers(op.input(1), "block")
     crops = np.reshape(c.integers(op.input(2), "crops"), (-1, 2)).tolist()
-    extents = _image(c, op)
-    rest, count = extents[len(blocks):], len(blocks)
+    count, given = len(blocks), c.real(op.input(0))
+    _, extents, others = _extents(c, given, count)
     perm = [count, *(axis for place in range(count) for axis in (count + 1 + place, place)),
-            *range(2 * count + 1, 2 * count + 1 + len(rest))]
-    wide = [extent * block for extent, block in zip(extents, blocks)]
-    x = c.write.node("Reshape", [c.real(op.input(0)), c.write.integers(
-        *blocks, -1, *extents)])
+            *range(2 * count + 1, c.rank(op.input(0)) + count)]
+    x = _shaped(c, given, c.write.integers(*blocks, -1), extents, others)
     x = c.write.node("Transpose", [x], perm=perm)
-    x = c.write.node("Reshape", [x, c.write.integers(-1, *wide, *rest)])
-    ends = [extent - after for extent, (_, after) in zip(wide, crops)]
+    wide = c.write.node("Mul", [extents, c.write.integers(*blocks)])
+    x = _shaped(c, x, c.write.integers(-1), wide, others)
     c.define(op.outputs[0], c.write.node("Slice", [
-        x, c.write.integers(*(before for before, _ in crops)), c.write.integers(*ends),
+        x, c.write.integers(*(before for before, _ in crops)),
+        c.write.integers(*(-after or ENDS[0] for _, after in crops)),
         c.write.integers(*range(1, count + 1))]))
+
+
+def _extents(c, x, count):
+    """The extents of the images, of their first axes, and of those that follow."""
+    return [c.write.node("Shape", [x], start=start, end=end)
+            for start, end in ((0, 1), (1, 1 + count), (1 + count, ENDS[0]))]
+
+
+def _shaped(c, x, *extents):
+    return c.write.node("Reshape", [x, c.write.node("Concat", extents, axis=0)])
 
 
 def _around_convolution(c, op):
     """The blocks where a convolution alone reads what is divided, and what it makes is put together
-    again: so TensorFlow writes a dilated one. None elsewhere.
+    again: so TensorFlow writes a dilated one. None elsewhere, and where each block is quantized by
+    itself.
     """
     product = c.only_reader(op.outputs[0])
     if product is None or product.code not in ("CONV_2D", "DEPTHWISE_CONV_2D"):
@@ -265,7 +276,7 @@ def _around_convolution(c, op):
     steps = [product.option(f"Stride{axis}") for axis in "HW"] + [
         product.option(f"Dilation{axis}Factor", 1) for axis in "HW"]
     if back is None or back.code != "BATCH_TO_SPACE_ND" or steps != [1] * 4 \
-            or product.option("Padding") != VALID:
+            or product.option("Padding") != VALID or is_dynamic(c, op.input(0), product.input(1)):
         return None
     block, again = (c.integers(each.input(1), "block") for each in (op, back))
     pads, crops = (np.reshape(c.integers(each.input(2), "padding"), (-1, 2)) for each in (op, back))
@@ -273,13 +284,6 @@ def _around_convolution(c, op):
     if block != again or len(block) != 2 or crops[:, 0].any() or (ends < 0).any():
         return None
     return DividedImage(op.input(0), tuple(block), (*pads[:, 0].tolist(), *ends.tolist()))
-
-
-def _image(c, op):
-    """The extents of the input behind the batch."""
-    if -1 in c.tensor(op.input(0)).signature[1:]:
-        raise NodeRefused("its input must have no open dimension but the batch")
-    return list(c.tensor(op.input(0)).shape[1:])
 
 
 @operator("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")

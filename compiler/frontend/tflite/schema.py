@@ -21,20 +21,30 @@ DAMAGED = (struct.error, ValueError, TypeError, LookupError, OverflowError, Attr
 DTYPES = {"FLOAT32": np.float32, "FLOAT16": np.float16, "FLOAT64": np.float64,
           "BFLOAT16": ml_dtypes.bfloat16, "INT8": np.int8, "UINT8": np.uint8, "INT16": np.int16,
           "UINT16": np.uint16, "INT32": np.int32, "UINT32": np.uint32, "INT64": np.int64,
-          "UINT64": np.uint64, "BOOL": np.bool_, "INT4": np.int8}
+          "UINT64": np.uint64, "BOOL": np.bool_, "INT4": np.int8, "INT2": np.int8,
+          "UINT4": np.uint8}
+PACKED = {"INT4": 4, "INT2": 2, "UINT4": 4}
+"""Bits of the types that have several elements in a byte."""
+
+NEWER_TYPES = {19: "INT2", 20: "UINT4"}
+NEWER_DETAILS = {2: "blocks", 3: "scales of several axes"}
+"""What the package does not know: numbers of types, and of tables behind `Details`."""
 
 
 @dataclass(frozen=True)
 class TensorScales:
-    """Scales and zero points: one of each, or one a place of `axis`."""
+    """Scales and zero points: one of each, or one a place of `axis`, or one for each `block`
+    elements along `axis`, which is the last one: then they have as many axes as the tensor.
+    """
 
     scale: np.ndarray
     zero: np.ndarray
     axis: int
+    block: int = 0
 
     @property
     def per_tensor(self) -> bool:
-        return self.scale.size == 1
+        return self.scale.size == 1 and not self.block
 
 
 @dataclass(frozen=True)
@@ -121,7 +131,7 @@ class _Reader:
         self.tflite, self.data = tflite, data
         self.model = tflite.Model.GetRootAs(data, 0)
         self.kinds = {value: name for name, value in vars(tflite.TensorType).items()
-                      if isinstance(value, int)}
+                      if isinstance(value, int)} | NEWER_TYPES
         self.codes = {value: name for name, value in vars(tflite.BuiltinOperator).items()
                       if isinstance(value, int)}
         self.options = {value: name for name, value in vars(tflite.BuiltinOptions).items()
@@ -158,20 +168,26 @@ class _Reader:
         return () if isinstance(array, int) else tuple(int(number) for number in array)
 
     def _tensor(self, table: Any) -> TfliteTensor:
-        kind = self.kinds.get(table.Type(), str(table.Type()))
-        dtype = np.dtype(DTYPES[kind]) if kind in DTYPES else None
+        kind, dtype = self._type(table)
         shape = self._numbers(table, "Shape")
         signature = self._numbers(table, "ShapeSignature") or shape
         if min(shape, default=0) < 0 or len(signature) != len(shape):
             raise ValueError(f"a tensor has the shape {shape}")
         name = (table.Name() or b"").decode(errors="replace")
-        quantization = self._quantization(table.Quantization())
+        quantization = self._quantization(table.Quantization(), shape, name)
         return TfliteTensor(name, kind, dtype, shape, signature, quantization,
                       self._array(table.Buffer(), dtype, kind, shape, name), table.IsVariable(),
                       table.Sparsity() is not None)
 
-    def _quantization(self, table: Any) -> TensorScales | None:
-        if table is None or not table.ScaleLength():
+    def _quantization(self, table: Any, shape: Sequence[int], name: str) -> TensorScales | None:
+        if table is None:
+            return None
+        details = NEWER_DETAILS.get(table.DetailsType())
+        if details == "blocks":
+            return self._blocks(table.Details(), shape, name)
+        if details is not None:
+            raise ImportRefused(f"tensor {name!r} must have scales of one axis, not {details}")
+        if not table.ScaleLength():
             return None
         scale = np.array(table.ScaleAsNumpy(), np.float32)
         zero = np.array(table.ZeroPointAsNumpy(), np.int64) if table.ZeroPointLength() else \
@@ -179,6 +195,40 @@ class _Reader:
         if zero.size not in (1, scale.size):
             raise ValueError(f"{scale.size} scales and {zero.size} zero points")
         return TensorScales(scale, np.broadcast_to(zero, scale.shape), table.QuantizedDimension())
+
+    def _blocks(self, details: Any, shape: Sequence[int], name: str) -> TensorScales:
+        """The scales and zero points of blocks of the last axis, which are tensors themselves."""
+        from flatbuffers.number_types import Int32Flags
+
+        scales, zeros, block = (details.Get(Int32Flags, details.Pos + place) if place else default
+                                for place, default in zip(map(details.Offset, (4, 6, 8)),
+                                                          (0, -1, 0)))
+        if block < 1 or not shape or shape[-1] % block:
+            raise ImportRefused(f"tensor {name!r} must have blocks that its last axis holds whole, "
+                                f"not of {block} elements")
+        grid = (*shape[:-1], shape[-1] // block)
+        scale, zero = (self._constant(place) for place in (scales, zeros))
+        if scale is None:
+            raise ValueError(f"the blocks of tensor {name!r} have no scales")
+        zero = np.zeros((), np.int64) if zero is None or not zero.size else zero
+        return TensorScales(scale.astype(np.float32).reshape(grid), np.broadcast_to(
+            zero.astype(np.int64).reshape(grid if zero.size > 1 else ()), grid),
+            len(shape) - 1, block)
+
+    def _constant(self, place: int) -> np.ndarray | None:
+        """The elements of a tensor; None for -1."""
+        if not -1 <= place < self.model.Subgraphs(0).TensorsLength():
+            raise ValueError("blocks name a tensor that is not there")
+        if place < 0:
+            return None
+        table = self.model.Subgraphs(0).Tensors(place)
+        kind, dtype = self._type(table)
+        return self._array(table.Buffer(), dtype, kind, self._numbers(table, "Shape"), "scales")
+
+    def _type(self, table: Any) -> tuple[str, np.dtype | None]:
+        """What a tensor is of, and the type of its array, if there is one."""
+        kind = self.kinds.get(table.Type(), str(table.Type()))
+        return kind, np.dtype(DTYPES[kind]) if kind in DTYPES else None
 
     def _array(self, place: int, dtype: np.dtype | None, kind: str, shape: Sequence[int],
                name: str) -> np.ndarray | None:
@@ -196,8 +246,9 @@ class _Reader:
             data = np.frombuffer(self.data, np.uint8, buffer.Size(), buffer.Offset())
         if data is None or dtype is None:
             return None
-        if kind == "INT4":
-            return _unpacked(data, shape)
+        if kind in PACKED:
+            made = _unpacked(data, shape, PACKED[kind])
+            return made if dtype.kind == "i" else made.view(dtype) & (1 << PACKED[kind]) - 1
         elements = data[:len(data) // dtype.itemsize * dtype.itemsize].view(dtype)
         return elements.reshape(shape)
 
@@ -244,8 +295,8 @@ def _builtin_code(code: Any) -> int:
     return code._tab.Get(Int32Flags, code._tab.Pos + place) if place else 0
 
 
-def _unpacked(data: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """Two int4 of each byte, the low one first, as int8."""
-    signed = data.view(np.int8)
-    both = np.stack([signed << 4 >> 4, signed >> 4], axis=-1).reshape(-1)
-    return both[:int(np.prod(shape, dtype=np.int64))].reshape(shape)
+def _unpacked(data: np.ndarray, shape: Sequence[int], bits: int = 4) -> np.ndarray:
+    """Elements of a few bits, the lowest of each byte first, as int8."""
+    low = 8 - bits
+    parts = [data.view(np.int8) << low - place >> low for place in range(0, 8, bits)]
+    return np.stack(parts, axis=-1).reshape(-1)[:int(np.prod(shape, dtype=np.int64))].reshape(shape)

@@ -1,27 +1,29 @@
 """Operators that compute sums and maxima over windows, and products of matrices."""
 
-import numpy as np
-
-from compiler.frontend.tflite.registry import operator
-from compiler.frontend.tflite.elementwise import activated
 from compiler.frontend.building.values import NodeRefused
+from compiler.frontend.tflite import dynamic_products
+from compiler.frontend.tflite.dynamic_products import is_dynamic
+from compiler.frontend.tflite.elementwise import activated
+from compiler.frontend.tflite.registry import operator
 
 PADDINGS = ("SAME_UPPER", "VALID")
 
 
 @operator("CONV_2D")
 def conv_2d(c, op):
-    weights = op.input(1)
+    weights, way = op.input(1), "delegate"
+    if c.tensor(weights).kind == "INT4":            # LiteRT's own kernel, for each of both
+        way = "symmetric" if c.scales(weights).per_tensor else "asymmetric"
     group = c.tensor(op.input(0)).shape[3] // max(c.tensor(weights).shape[3], 1)
-    _convolution(c, op, (0, 3, 1, 2), group)
+    _convolution(c, op, (0, 3, 1, 2), group, way)
 
 
 @operator("DEPTHWISE_CONV_2D")
 def depthwise_conv_2d(c, op):
-    _convolution(c, op, (3, 0, 1, 2), c.tensor(op.input(0)).shape[3])
+    _convolution(c, op, (3, 0, 1, 2), c.tensor(op.input(0)).shape[3], "asymmetric")
 
 
-def _convolution(c, op, perm, group):
+def _convolution(c, op, perm, group, way):
     x, weights, target = op.input(0), op.input(1), op.outputs[0]
     blocks = c.dilated.get(x)
     how = {"auto_pad": PADDINGS[op.option("Padding")],
@@ -30,12 +32,24 @@ def _convolution(c, op, perm, group):
     if blocks is not None:
         how = {"pads": blocks.pads, "dilations": blocks.block, "strides": [1, 1]}
         x, c.dilated[target] = blocks.image, blocks
-    inputs = [c.real(x, True), c.weights(weights, perm)]
-    if op.input(2) >= 0:
-        inputs.append(c.bias(op.input(2)))
-    made = c.write.node("Conv", inputs, kernel_shape=c.tensor(weights).shape[1:3], group=group,
-                        **how)
+    how |= {"kernel_shape": c.tensor(weights).shape[1:3], "group": group}
+    if is_dynamic(c, x, weights) and c.array(weights) is not None:
+        made = with_bias(c, dynamic_products.convolution(c, x, weights, perm, way, how),
+                         op.input(2), (-1, 1, 1))
+    else:
+        inputs = [c.real(x, True), c.weights(weights, perm)]
+        if op.input(2) >= 0:
+            inputs.append(c.bias(op.input(2)))
+        made = c.write.node("Conv", inputs, **how)
     c.define(target, activated(c, op, made), True)
+
+
+def with_bias(c, made, bias, shape):
+    """The sum of a result and a bias, if there is one, in a shape that broadcasts."""
+    if bias < 0:
+        return made
+    each = c.write.node("Reshape", [c.bias(bias), c.write.integers(*shape)])
+    return c.write.node("Add", [made, each])
 
 
 @operator("TRANSPOSE_CONV")
@@ -45,7 +59,9 @@ def transpose_conv(c, op):
         raise NodeRefused("its image must have no open dimension")
     kernel = c.tensor(weights).shape[1:3]
     strides = [op.option("StrideH"), op.option("StrideW")]
-    inputs = [c.real(x, True), c.weights(weights, (3, 0, 1, 2))]
+    given = dynamic_products.image(c, x, "delegate") if is_dynamic(c, x, weights) else (
+        c.real(x, True))
+    inputs = [given, c.weights(weights, (3, 0, 1, 2))]
     if op.input(3) >= 0:
         inputs.append(c.bias(op.input(3)))
     pads, more = [], []
@@ -96,55 +112,53 @@ def fully_connected(c, op):
     given = c.value(x)
     if c.rank(x) != 2 or c.tensor(x).shape[1] != columns:
         given = c.write.node("Reshape", [given, c.write.integers(-1, columns)])
-    inputs = [c.dequantized(given, x) if c.is_quantized(x) else given, c.real(weights)]
-    if op.input(2) >= 0:
-        inputs.append(c.bias(op.input(2)))
-    made = activated(c, op, c.write.node("Gemm", inputs, transB=1))
+    if is_dynamic(c, x, weights):
+        product = dynamic_products.matrices(c, given, weights, (1, 0), way_of(c, op, weights))
+        made = with_bias(c, product, op.input(2), (-1,))
+    else:
+        inputs = [c.dequantized(given, x) if c.is_quantized(x) else given, c.real(weights)]
+        if op.input(2) >= 0:
+            inputs.append(c.bias(op.input(2)))
+        made = c.write.node("Gemm", inputs, transB=1)
+    made = activated(c, op, made)
     if c.rank(target) == 2:
         c.define(target, made)
     else:
         c.define_reshaped(target, made)
 
 
+def way_of(c, op, weights):
+    """How a product of matrices quantizes activations. XNNPACK takes constant weights: of 4 bits
+    only whole bytes of them, of blocks only those of 32 and multiples of that.
+    """
+    tensor, is_constant = c.tensor(weights), c.array(weights) is not None
+    block = c.scales(weights).block
+    if is_constant and not block % 32 and not (tensor.kind == "INT4" and tensor.shape[-1] % 2):
+        return "delegate"
+    return "asymmetric" if block or op.option("AsymmetricQuantizeInputs") else "symmetric"
+
+
 @operator("BATCH_MATMUL")
 def batch_matmul(c, op):
-    sides = []
-    for place, adjoint in zip(op.inputs, (op.option("AdjX"), op.option("AdjY"))):
-        rank = c.rank(place)
-        axes = [*range(rank - 2), rank - 1, rank - 2]
-        sides.append(c.weights(place, axes) if adjoint else c.real(place))
-    c.define(op.outputs[0], c.write.node("MatMul", sides))
+    (x, weights), sides = op.inputs, []
+    axes = [_adjoint_axes(c, place, op.option(name)) for place, name in ((x, "AdjX"),
+                                                                        (weights, "AdjY"))]
+    for place, perm in zip(op.inputs, axes):
+        is_turned = perm != sorted(perm)
+        sides.append(c.weights(place, perm) if is_turned else c.real(place))
+    if is_dynamic(c, x, weights) and _has_columns(c, weights, axes[1]):
+        made = dynamic_products.matrices(c, sides[0], weights, axes[1], way_of(c, op, weights))
+    else:
+        made = c.write.node("MatMul", sides)
+    c.define(op.outputs[0], made)
 
 
-@operator("UNIDIRECTIONAL_SEQUENCE_LSTM")
-def lstm(c, op):
-    """Gates are in the order input, forget, cell, output there, and i, o, f, c in ONNX."""
-    left_out = {"peepholes": range(9, 12), "a projection": (16, 17),
-                "normalized gates": range(20, 24)}
-    for what, places in left_out.items():
-        if any(op.input(place) >= 0 for place in places):
-            raise NodeRefused(f"an LSTM must have no {what.removeprefix('a ')}")
-    if c.is_quantized(op.input(0)) or op.input(1) < 0 or op.option("ProjClip"):
-        raise NodeRefused("an LSTM must be of float32, with all four gates and no clipped "
-                          "projection")
-    order, activations = (0, 3, 1, 2), {1: "Relu", 4: "Tanh"}
-    activation = op.option("FusedActivationFunction", 4)
-    if activation not in activations:
-        raise NodeRefused("the activation of an LSTM must be tanh or relu")
-    arrays = {place: c.array(op.input(place)) for place in (*range(1, 9), *range(12, 16))}
-    if any(array is None or array.dtype.kind != "f" for array in arrays.values()):
-        raise NodeRefused("weights of an LSTM must be constants of float32")
-    w, r, b = (np.concatenate([arrays[first + gate] for gate in order])[None]
-               for first in (1, 5, 12))
-    x = c.real(op.input(0))
-    if not op.option("TimeMajor"):
-        x = c.write.node("Transpose", [x], perm=(1, 0, 2))
-    clip = {"clip": op.option("CellClip")} if op.option("CellClip") else {}
-    function = activations[activation]
-    made = c.write.several(
-        "LSTM", [x, c.write.constant(w), c.write.constant(r),
-                 c.write.constant(np.concatenate([b, np.zeros_like(b)], axis=1))], 1,
-        hidden_size=r.shape[2], activations=["Sigmoid", function, function], **clip)[0]
-    y = c.write.node("Squeeze", [made, c.write.integers(1)])
-    c.define(op.outputs[0], y if op.option("TimeMajor") else c.write.node(
-        "Transpose", [y], perm=(1, 0, 2)))
+def _adjoint_axes(c, place, adjoint):
+    rank = c.rank(place)
+    return [*range(rank - 2), rank - 1, rank - 2] if adjoint else [*range(rank)]
+
+
+def _has_columns(c, weights, perm):
+    """True if the tensor has one scale, or one for each column once permuted."""
+    given = c.scales(weights)
+    return given.per_tensor or given.axis == perm[-1]

@@ -16,7 +16,7 @@ from compiler.graph.reference import evaluate_node
 from compiler.ops.families.affine import affine
 from compiler.ops.families.integer_maps import BYTES
 from compiler.ops.records.integer_forms import (Bounds, IntegerNode, Stored, check_accumulator,
-                                                multiplier_of)
+                                                clamp_to, multiplier_of)
 from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 
@@ -30,26 +30,32 @@ POINTS = np.array([-1e6, -70, -3, -1, -0.02, 0, 0.02, 1, 3, 70, 1e6], np.float32
 
 def affine_of_channels(view: QuantizedView, core: Node, out: Stored, bounds: Bounds
                        ) -> IntegerNode | None:
-    """The `qaffine` of the elementwise operators that end with `core`; None where they compute from
-    anything but one tensor of int8 and constants that differ along one axis, or are not affine.
-    Raises StaysFloat where sums of 32 bits cannot hold them.
+    """The `qaffine` of the elementwise operators that end with `core`, or the `qdense` where they
+    make a row of each element; None where they compute from anything but one tensor of int8 and
+    constants that differ along one axis, or are not affine. Raises StaysFloat where sums of 32 bits
+    cannot hold them.
     """
     found = _behind(view, core, view.is_computed)
     if found is None or out.dtype != "int8":
         return None
     nodes, source = found
     x, shape = view.activation(source), view.shape(source)
-    axes = _axes(view, nodes, shape)
-    if axes is None or len(axes) != 1 or x.dtype != "int8" or (
-            view.shape(core.outputs[0]) != shape):
+    axes, whole = _axes(view, nodes, shape), view.shape(core.outputs[0])
+    if axes is None or len(axes) != 1 or x.dtype != "int8":
         return None
     axis, = axes
+    rows = whole != shape == (*whole[:-1], 1) and axis == len(shape) - 1
+    if whole != shape and not rows:
+        return None
     steps = (BYTES.astype(np.float32) - np.float32(x.zp)) * np.float32(x.scale)
     numbers = _evaluated(view, nodes, source, steps, len(shape))
     lines = _lines(np.moveaxis(numbers, (0, axis), (1, 0)).reshape(-1, len(BYTES)), out.scale)
     if lines is None:
         return None
-    factors, offsets = (np.broadcast_to(line, shape[axis]) for line in lines)
+    factors, offsets = (np.broadcast_to(line, whole[axis]) for line in lines)
+    if rows:
+        return IntegerNode("qdense", (x.value,), clamp_to(out, bounds), tuple(
+            _weights(factors, offsets, out).items()))
     made = _requantized(x, factors, offsets, out, bounds)
     return IntegerNode(made.op, made.inputs, {**made.attrs, "axis": axis}, made.constants)
 
@@ -77,7 +83,8 @@ def slopes_of_channels(view: QuantizedView, core: Node) -> tuple[str, np.ndarray
     numbers = np.moveaxis(_evaluated(view, nodes, source, POINTS, len(shape)), (0, channel),
                           (1, 0)).reshape(-1, len(POINTS))
     slopes = numbers[:, 0] / POINTS[0]
-    line = np.where(POINTS > 0, POINTS, POINTS * slopes[:, None])
+    with np.errstate(invalid="ignore"):                 # of infinite slopes at 0
+        line = np.where(POINTS > 0, POINTS, POINTS * slopes[:, None])
     fits = np.isclose(numbers, line, rtol=1e-6, atol=0).all() and (
         (slopes >= 0) & (slopes <= 1)).all()
     return (source, slopes) if fits else None
@@ -151,15 +158,26 @@ def _lines(numbers: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray] | 
 def _requantized(x: Stored, factors: np.ndarray, offsets: np.ndarray, out: Stored, bounds: Bounds
                  ) -> IntegerNode:
     """Stored integers times the factors plus the offsets, in steps of the result."""
-    alone = factors == 0
+    constants = _weights(factors, offsets, out)
+    weight = constants.pop("weight").reshape(-1)
+    return affine(x, weight, _steps(factors, offsets, out) / out.scale, constants, out, bounds)
+
+
+def _weights(factors: np.ndarray, offsets: np.ndarray, out: Stored) -> dict[str, np.ndarray]:
+    """The weight [channels, 1] of stored integers, bias, multiplier and shift of each channel."""
     weight = (LARGEST * np.sign(factors)).astype(np.int8)
-    steps = np.where(alone, np.maximum(np.abs(offsets), out.scale) / FINE,
-                     np.abs(factors) / LARGEST)
+    steps = _steps(factors, offsets, out)
     bias = np.rint(offsets / steps)
     sums = 128.0 * np.abs(weight) + np.abs(bias)
     check_accumulator(sums)
     pairs = [multiplier_of(float(step) / out.scale, float(bound))
              for step, bound in zip(steps, sums, strict=True)]
     mult, shift = (np.array(column, np.int32) for column in zip(*pairs, strict=True))
-    constants = {"bias": bias.astype(np.int32), "mult": mult, "shift": shift}
-    return affine(x, weight, steps / out.scale, constants, out, bounds)
+    return {"weight": weight.reshape(-1, 1), "bias": bias.astype(np.int32), "mult": mult,
+            "shift": shift}
+
+
+def _steps(factors: np.ndarray, offsets: np.ndarray, out: Stored) -> np.ndarray:
+    """What an integer of the sums stands for in each channel."""
+    return np.where(factors == 0, np.maximum(np.abs(offsets), out.scale) / FINE,
+                    np.abs(factors) / LARGEST)

@@ -14,6 +14,7 @@ from compiler.ops.records.integer_forms import (ACCUMULATOR_BITS, Bounds, Intege
 from compiler.ops.records.operator import Kind
 from compiler.ops.families.row_functions import MASKED
 from compiler.ops.families.reductions import MOST_PLACES
+from compiler.ops.families.residuals import WITH_RESIDUAL, with_residual
 from compiler.ops.registry import find, infer
 from compiler.ops.records.rules import TypeRefused
 from compiler.graph.graph import Graph, Node, TensorType
@@ -25,6 +26,7 @@ from compiler.graph.integerize.maps import mapped
 from compiler.graph.integerize.missing import MissingQuantizations
 from compiler.graph.integerize.quantized import QuantizedView, stored_form
 from compiler.graph.integerize.regions import Regions
+from compiler.graph.integerize.row_totals import is_row_total, row_total
 from compiler.graph.integerize.rows import KEPT, row_function, rows_of
 from compiler.graph.integerize.tables import tabled
 from compiler.graph.rewrite import Builder, eliminate_dead_code
@@ -164,7 +166,7 @@ class _Rewriting:
 
     def _quantize(self, node: Node, out: Stored) -> None:
         core, activations = self._core(node.inputs[0])
-        replacement, name, form = None, node.name, core and _form(core)
+        replacement, name, form = None, node.name, core and self._form(core)
         if kernel_of(node):
             replacement = self._as_kernel(node, core, out, activations)
             name = core.name if core is not None and replacement else name
@@ -181,7 +183,8 @@ class _Rewriting:
             replacement = self._function(node, core, out, activations)
             name = core.name if replacement else name
         if core is not None and replacement is None:
-            replacement, name = self._with_slope(core, out, activations) or (None, name)
+            replacement, name = (self._with_residual(core, out, activations)
+                                 or self._with_slope(core, out, activations) or (None, name))
             if replacement is None and not self._looks_up(core):
                 elementwise = find(core.op).kind is Kind.ELEMENTWISE
                 self.reasons.setdefault(core.name, "" if form or elementwise else NO_FORM)
@@ -190,6 +193,9 @@ class _Rewriting:
             attrs["dtype"] = out.dtype
         host = IntegerNode("quantize", (node.inputs[0],), attrs)
         self._define(out.value, replacement or host, name)
+
+    def _form(self, core: Node) -> IntegerForm | None:
+        return _form(core) or (row_total if is_row_total(self.view, core) else None)
 
     def _check_type(self, core: Node, out: Stored, *steps: IntegerNode) -> None:
         """StaysFloat where integer operators, of which each reads the one before, refuse what they
@@ -257,6 +263,42 @@ class _Rewriting:
                 raise StaysFloat(f"tables and maps are of 8 bits, and {value!r} has {bits}")
         return (tabled(self.view, region) if len(region.sources) == 1 else
                 mapped(self.view, region, core, out, bounds),)
+
+    def _with_residual(self, core: Node, out: Stored, activations: list[Node]
+                       ) -> tuple[IntegerNode, str] | None:
+        """The product whose sums an addition reads beside a quantized tensor, and its name."""
+        if core.op != "add":
+            return None
+        for value, other in (core.inputs, core.inputs[::-1]):
+            before = self.view.producers.get(value)
+            if before is not None and self.view.is_computed(other):
+                made = self._met(before, value, other, out, _bounds(activations))
+                if made is not None:
+                    self.reasons.pop(core.name, None)
+                    return made, before.name
+        makers = [self.view.producers.get(value) for value in core.inputs]
+        if all(maker is not None and find(maker.op).contracts for maker in makers):
+            self.reasons[core.name] = "it adds the sums of two products, which have no common scale"
+        return None
+
+    def _met(self, before: Node, value: str, other: str, out: Stored, bounds: Bounds
+             ) -> IntegerNode | None:
+        """The product that is computed `before` and whose sums meet another value; None where it is
+        none, or must stay in float."""
+        form = find(before.op).integer
+        try:
+            made = form and form(self.view, before, out, bounds)
+            if not made or made.op not in WITH_RESIDUAL:
+                return None
+            if self.view.shape(other) != self.view.shape(value):
+                raise StaysFloat(f"{other!r}, which its sums meet, must have their shape")
+            met = with_residual(self.view, made, self.view.activation(other), out)
+            self._check_type(before, out, met)
+        except (StaysFloat, ScaleRefused) as reason:
+            if find(before.op).contracts:
+                self.reasons[before.name] = str(reason)
+            return None
+        return met
 
     def _with_slope(self, core: Node, out: Stored, activations: list[Node]
                     ) -> tuple[IntegerNode, str] | None:

@@ -55,6 +55,8 @@ def _product(view: QuantizedView, core: Node, out: Stored, made: IntegerNode) ->
             made.constants) != 4:
         return made
     kept, bias, mult, _ = made.constants
+    if kept[1].dtype != np.int8:                    # LiteRT has zero points 0
+        return made
     scales = np.broadcast_to(view.graph.constants[weight.inputs[1]], mult[1].shape)
     share = litert.scale_of_product(view.activation(core.inputs[0]).scale, scales, out.scale)
     if not np.isfinite(share).all():

@@ -25,6 +25,7 @@ from compiler.ops.registry import expression, find
 INPUTS = ("x0", "x1")
 FINEST = 15             # the common scale is finer than the coarser one by at most 2**15
 MOST = 2**31 - 1
+HALF = 15               # bits of each factor where a product of both would take more than 31
 LONGEST = 2000          # characters
 
 
@@ -208,6 +209,7 @@ def _chosen(name: str) -> Callable[[Term, Term], Term]:
 
 def _product(a: Term, b: Term) -> Term:
     if isinstance(a, Scaled) and isinstance(b, Scaled):
+        a, b = _that_fit(a, b)
         error = (a.error * b.greatest * b.scale + b.error * a.greatest * a.scale
                  + a.error * b.error)
         return _made(f"({a.text} * {b.text})", a.scale * b.scale, error)
@@ -217,6 +219,23 @@ def _product(a: Term, b: Term) -> Term:
         return 0.0
     text = tensor.text if number > 0 else f"(0 - {tensor.text})"
     return _made(text, tensor.scale * abs(number), tensor.error * abs(number))
+
+
+def _that_fit(a: Scaled, b: Scaled) -> tuple[Scaled, Scaled]:
+    """Both as coarse as their product must be to fit int32."""
+    while a.greatest * b.greatest > MOST:
+        bits = (a.greatest * b.greatest).bit_length() - 31
+        first = min(max(a.greatest.bit_length() - HALF, 0), bits)
+        a, b = _coarser(a, first), _coarser(b, bits - first)
+    return a, b
+
+
+def _coarser(x: Scaled, bits: int) -> Scaled:
+    """The number in steps that are coarser by a power of two."""
+    if not bits:
+        return x
+    step = x.scale * 2**bits
+    return _made(f"(({x.text} + {1 << bits - 1}) >> {bits})", step, x.error + step / 2)
 
 
 def _magnitude(x: Term) -> Term:

@@ -11,8 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from compiler.graph.graph import Graph, Node
+from compiler.ops.records.broadcasting import along
 from compiler.ops.records.integer_forms import ACCUMULATOR_BITS, StaysFloat, Stored
+from compiler.ops.records.operator import Kind
 from compiler.ops.records.weights import of_channels
+from compiler.ops.registry import find
 
 
 QUANTIZED = ("int8", "uint8", "int16", "uint16")
@@ -77,7 +80,7 @@ class QuantizedView:
     def activation(self, value: str) -> Stored:
         node = self.producers.get(value)
         if node is None or node.op != "dequantizelinear":
-            raise StaysFloat(f"its input {value!r} is not quantized")
+            raise StaysFloat(f"its input {value!r} is not quantized{self._between(node)}")
         source, parameters = node.inputs[0], self.parameters(node)
         if source in self.graph.constants:
             raise StaysFloat(f"its input {value!r} is a constant")
@@ -103,7 +106,8 @@ class QuantizedView:
         return Stored(self.operands[key], *parameters)
 
     def weight(self, value: str, axis: int) -> tuple[np.ndarray, np.ndarray]:
-        """int8 or int16 weight and float64 scale for each of the channels along the axis."""
+        """The weight less its zero points, int8 where it fits or else int16, and a float64 scale
+        for each of the channels along the axis."""
         node, source = self._constant(value, "weight")
         scale, zero = (self.graph.constants[name] for name in node.inputs[1:])
         if source.dtype.name not in QUANTIZED:
@@ -111,12 +115,9 @@ class QuantizedView:
         if scale.ndim and node.attrs["axis"] != axis:
             raise StaysFloat(f"its weight {value!r} must have its scales along axis {axis}, "
                              f"not {node.attrs['axis']}")
-        zeros, stored = stored_form(zero.reshape(-1)).astype(int), stored_form(source).dtype.name
-        if zeros.any():
-            raise StaysFloat(f"its weight {value!r} must have zero point 0 in {stored}, "
-                             f"not {zeros[zeros != 0][0]}")
-        scales = np.broadcast_to(scale.astype(np.float64), source.shape[axis:axis + 1])
-        return stored_form(source), scales
+        scales, zeros = (np.broadcast_to(array, source.shape[axis:axis + 1])
+                         for array in (scale.astype(np.float64), stored_form(zero.reshape(-1))))
+        return _moved(value, stored_form(source), along(zeros, source.ndim, axis)), scales
 
     def bias(self, value: str, scales: np.ndarray, out: float) -> np.ndarray:
         """The bias in accumulator steps: integers in float64, one for each channel.
@@ -135,10 +136,21 @@ class QuantizedView:
             return steps
         return _rounded(value, steps * scale / scales, scales / out)
 
+    def _between(self, node: Node | None) -> str:
+        """The operator of elements that stands between a dequantization and who reads it."""
+        if node is None or find(node.op).kind not in (Kind.ELEMENTWISE, Kind.INJECTIVE) or not any(
+                before is not None and before.op == "dequantizelinear"
+                for before in map(self.producers.get, node.inputs)):
+            return ""
+        return f": {node.name} ({node.op}) stands behind the DequantizeLinear"
+
     def _constant(self, value: str, role: str) -> tuple[Node, np.ndarray]:
         node = self.producers.get(value)
+        if value in self.graph.constants and role == "weight":
+            raise StaysFloat(f"its weight {value!r} is not quantized, nor int8 times a number for "
+                             "each output channel")
         if node is None or node.op != "dequantizelinear":
-            raise StaysFloat(f"its {role} {value!r} is not quantized")
+            raise StaysFloat(f"its {role} {value!r} is not quantized{self._between(node)}")
         if node.inputs[0] not in self.graph.constants:
             raise StaysFloat(f"its {role} {value!r} is not a constant")
         return node, self.graph.constants[node.inputs[0]]
@@ -152,6 +164,16 @@ def _rounded(value: str, exact: np.ndarray, factors: np.ndarray) -> np.ndarray:
         raise StaysFloat(f"its bias {value!r} in steps of the sums is {off:.3g} steps of the "
                          "result off")
     return rounded
+
+
+def _moved(value: str, weight: np.ndarray, zeros: np.ndarray) -> np.ndarray:
+    """The difference of weights and zero points, in the type of the weights or else in int16."""
+    moved = weight.astype(np.int32) - zeros
+    for dtype in (weight.dtype, np.dtype(np.int16)):
+        if (moved == moved.astype(dtype)).all():
+            return moved.astype(dtype)
+    raise StaysFloat(f"its weight {value!r} less its zero point must fit int16, not reach "
+                     f"{moved.flat[np.abs(moved).argmax()]}")
 
 
 def _vector(value: str, array: np.ndarray, scales: np.ndarray) -> np.ndarray:

@@ -50,7 +50,10 @@ class Regions:
             if region.sources[-1] not in self.view.producers:
                 return near
             through.add(region.sources[-1])
-            region = self._walk(result, through)
+            try:
+                region = self._walk(result, through)
+            except StaysFloat:                  # constants of many elements lie further back
+                return near
         found = region or near
         return found if found and not {*found.sources} <= self.view.graph.constants.keys() else None
 

@@ -195,11 +195,13 @@ class _Reading:
         return Mask(float(low.max()), valid | whole, level=whole * REPLACED)
 
     def layer_norm(self, result: str) -> LayerNorm:
-        normal, bias = self._with_constants(result, "add")
+        factors, after = self._factors(result)
+        shifted, after = (factors[0], after) if len(factors) == 1 else (result, np.ones(1))
+        normal, bias = self._with_constants(shifted, "add")
         centred, epsilon, weight = self._over_root_of_squares(normal)
         source, mean = self._of(centred, "sub")
         self._need(self._mean(mean) == source)
-        weight, bias = (self._row(array, source) for array in (weight, bias))
+        weight, bias = (self._row(array * after, source) for array in (weight, bias))
         return LayerNorm(source, frozenset(self.nodes), epsilon, weight, bias)
 
     def rms_norm(self, result: str) -> RmsNorm:

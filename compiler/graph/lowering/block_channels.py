@@ -8,7 +8,7 @@ averages, concatenations of whole blocks. Everything else gets the image back as
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import ClassVar
 
@@ -22,6 +22,7 @@ from compiler.graph.lowering.winograd import Convolution, Sizes, best_size
 from compiler.graph.reference import evaluate_node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.packed import channel_blocks as blocks
+from compiler.ops.packed.quantized_blocks import for_bytes_met
 from compiler.ops.packed.winograd import KERNEL, winograd_weight
 from compiler.ops.records.blocks import LANES, blocks_of
 from compiler.ops.records.operator import Kind
@@ -45,7 +46,8 @@ class BlockChannels:
 
     def __call__(self, graph: Graph) -> Graph:
         if not any(is_convolution(graph, node, self.dtypes)
-                   or is_spread(graph, node, self.dtypes) for node in graph.nodes):
+                   or is_spread(graph, node, self.dtypes) or node.op == "qconv2d_add"
+                   for node in graph.nodes):
             return graph
         return _Blocking(graph, self.sizes, self.dtypes).run()
 
@@ -70,6 +72,7 @@ class _Blocking:
     def run(self) -> Graph:
         for node in self.graph.nodes:
             if not (is_convolution(self.graph, node, self.dtypes) and self._convolution(node)
+                    or node.op == "qconv2d_add" and self._met(node)
                     or is_spread(self.graph, node, self.dtypes) and self._spread(node)
                     or any(value in self.blocked for value in node.inputs)
                     and (self._elementwise(node) or self._formed(node))):
@@ -92,7 +95,8 @@ class _Blocking:
         if group > 1 and FEW <= weight.shape[1] < LANES:
             weight, group = joined(weight, group)
             attrs["group"] = group
-        size = weight.dtype == np.float32 and self.sizes(Convolution.of(
+        is_real = weight.dtype == np.float32 and not attrs.get("whole")
+        size = is_real and self.sizes(Convolution.of(
             attrs, weight.shape, self.graph.values[node.outputs[0]].shape))
         if size:
             self._by_tiles(node, size, weight, vectors)
@@ -112,6 +116,25 @@ class _Blocking:
         constants = [self._constant(value, array) for value, array in zip(
             node.inputs[1:], [packed, *map(vector_of, vectors)], strict=False)]
         self._define(node, op, [source, *constants], attrs, _outside(attrs))
+        return True
+
+    def _met(self, node: Node) -> bool:
+        """A convolution whose sums meet a residual; False where groups or sums are no bytes'."""
+        x, residual, *constants = node.inputs
+        product = replace(node, op="qconv2d", inputs=(x, *constants[:4]))
+        if not is_convolution(self.graph, product, self.dtypes) or node.attrs.get("group", 1) > 1:
+            return False
+        weight, *vectors = (self.graph.constants[value] for value in constants)
+        found = for_bytes_met(weight, *vectors)
+        if found is None:
+            return False
+        attrs, packing = _window(node.attrs), PACKINGS[weight.dtype.name]
+        arrays = [packing.many(weight, attrs.get("dilations", (1, 1))[1] > 1),
+                  *map(vector_of, found)]
+        packed = [self._constant(value, array)
+                  for value, array in zip(constants, arrays, strict=False)]
+        self._define(node, "qconv2d_add_blocks", [self._in(x), self._in(residual), *packed],
+                     attrs, _outside(attrs))
         return True
 
     def _kept(self, source: str, attrs: Mapping) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from compiler.graph.graph import Graph, Node
+from compiler.ops.families.planes import are_planes
 from compiler.ops.records.blocks import LANES
 from compiler.ops.registry import find
 
@@ -30,7 +31,7 @@ def _is_packable(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:
     """
     x, weight = (graph.values[value].dtype for value in node.inputs[:2])
     return (all(value in graph.constants for value in node.inputs[1:]) and x == weight
-            and x in dtypes and node.attrs.get("sums", "int32") == "int32")
+            and not are_planes(node) and x in dtypes and node.attrs.get("sums", "int32") == "int32")
 
 
 def is_spread(graph: Graph, node: Node, dtypes: Collection[str]) -> bool:

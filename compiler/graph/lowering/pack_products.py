@@ -9,6 +9,7 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
+from compiler.ops.families.planes import are_planes
 from compiler.ops.packed.quantized_blocks import OFFSET, for_bytes, grouped_columns
 from compiler.ops.records.blocks import LANES
 from compiler.ops.registry import find
@@ -52,7 +53,8 @@ def _is_packable(graph: Graph, node: Node) -> bool:
 
 def _is_quantized(graph: Graph, node: Node) -> bool:
     """True if it is a product of bytes in int32 with constants."""
-    return (node.op == "qdense" and all(value in graph.constants for value in node.inputs[1:])
+    return (node.op == "qdense" and not are_planes(node)
+            and all(value in graph.constants for value in node.inputs[1:])
             and all(graph.values[value].dtype == "int8" for value in node.inputs[:2])
             and node.attrs.get("sums", "int32") == "int32"
             and 0 not in (*graph.values[node.inputs[0]].shape, *graph.values[node.inputs[1]].shape))
@@ -62,7 +64,7 @@ def _is_computed(graph: Graph, node: Node) -> bool:
     """True if it is a product of two computed matrices, of floats or of bytes, the second without a
     zero point and of floats not turned, of as many rows and columns as make up for packing.
     """
-    if node.op not in ("matmul", "qmatmul") or node.attrs.get("b_zp", 0):
+    if node.op not in ("matmul", "qmatmul") or node.attrs.get("b_zp", 0) or are_planes(node):
         return False
     (a, b), y = (graph.values[value] for value in node.inputs), graph.values[node.outputs[0]]
     if node.op == "matmul" and (

@@ -21,6 +21,7 @@ from compiler.graph.division.layout import RELAYOUT, lay_out
 from compiler.graph.division.partition import HOST, Segment, assembled
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.rewrite import Builder, eliminate_dead_code
+from compiler.ops.families.planes import are_planes
 from compiler.ops.registry import find
 
 LAST = "channels last"      # a target
@@ -56,7 +57,7 @@ class PutChannelsLast:
 
 
 def _is_taken(graph: Graph, node: Node, dtypes: Collection[str], pieces: bool) -> bool:
-    if not find(node.op).convolved or any(value not in graph.constants
+    if not find(node.op).convolved or are_planes(node) or any(value not in graph.constants
                                           for value in node.inputs[1:]):
         return False
     x, weight = (graph.values[value] for value in node.inputs[:2])

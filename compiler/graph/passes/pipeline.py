@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 from compiler.files import write_text
 from compiler.graph.graph import Graph
+from compiler.graph.passes.bounds import BoundsBeforeQuantize
 from compiler.graph.passes.dead_code import EliminateDeadCode
 from compiler.graph.passes.clean_up import CleanUp
 from compiler.graph.passes.fold_constants import FoldConstants
@@ -19,11 +20,15 @@ from compiler.graph.passes.fold_scales import FoldScales
 from compiler.graph.passes.gathers import GathersAsSlices
 from compiler.graph.integerize.integerize import Integerize
 from compiler.graph.passes.pads import PadsInWindows
+from compiler.graph.passes.products_as_sums import ProductsAsSums
 from compiler.graph.passes.puts import WheresAsPuts
+from compiler.graph.passes.quantized_constants import QuantizedConstants
+from compiler.graph.passes.raise_quantize import RaiseQuantize
 from compiler.graph.passes.reductions import ReductionsAsPools
 from compiler.graph.passes.sequences import SequencesAsImages
 from compiler.graph.passes.sink_dequantize import SinkDequantize
 from compiler.graph.passes.transpose_weights import TransposeWeights
+from compiler.graph.passes.weights_on_grids import WeightsOnGrids
 from compiler.graph.verify import verify
 from compiler.ops.records.integer_forms import ACCUMULATOR_BITS
 
@@ -49,14 +54,17 @@ class Pass(Protocol):
 
 
 def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR_BITS,
-                    exact: bool = False) -> tuple[Pass, ...]:
+                    exact: bool = False, sums: bool = False) -> tuple[Pass, ...]:
     """The passes over every imported network, in order; without `integerize` ONNX's float
     semantics hold. Some target forms sums of `accumulator_bits`. What a TensorFlow Lite file
     computes is, where `exact`, what LiteRT computes, to the bit, by operators that no accelerator
-    has.
+    has. With `sums` products of integers are sums of integers even where nothing quantizes these:
+    what an accelerator has; a processor multiplies floats as well.
     """
-    to_integers: tuple[Pass, ...] = (ReductionsAsPools(), SinkDequantize(),
-                                     Integerize(accumulator_bits, exact))
+    to_integers: tuple[Pass, ...] = (QuantizedConstants(), ReductionsAsPools(),
+                                     BoundsBeforeQuantize(), SinkDequantize(), WeightsOnGrids(),
+                                     FoldScales(quantized=True), RaiseQuantize(),
+                                     Integerize(accumulator_bits, exact), ProductsAsSums(sums))
     return (
         FoldConstants(dequantize=False),
         GathersAsSlices(),

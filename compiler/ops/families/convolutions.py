@@ -11,8 +11,10 @@ import numpy as np
 
 from compiler import te
 from compiler.ops.families.affine import affine
-from compiler.ops.families.requantization import (arrays_of_channels, check_padded, multipliers,
-                                                  of_channels, sums_of, wrapped)
+from compiler.ops.families.planes import (are_planes, arrays_in_planes, check_factors, in_planes,
+                                          of_planes)
+from compiler.ops.families.requantization import (arrays_of_channels, check_padded, check_stored,
+                                                  multipliers, of_channels, sums_of, wrapped)
 from compiler.ops.families.windows import (check_dilations, check_numbers, check_steps,
                                            check_windows, image_axes, image_views, image_windows,
                                            kernel_axes, pixel_of, reach_of, views_of, windowed)
@@ -52,7 +54,12 @@ def _convtranspose2d_type(node: Node, types: Types) -> TensorType:
     return _transposed_type(node, types, w.shape[1] * group)
 
 
-def _qconv2d_type(node: Node, types: Types) -> TensorType:
+def conv_type(node: Node, types: Types) -> TensorType:
+    """The type of a convolution of integers."""
+    if are_planes(node):
+        check_factors(node, types)
+        check_stored(node, "pad_value", node.attrs["pad_value"], types[0].dtype)
+        return of_planes(node, _convolved_type(node, types), 1)
     check_padded(node, types)
     return _convolved_type(node, types)
 
@@ -126,7 +133,7 @@ def _transposed_shape(size: Sequence[int], kernel: Sequence[int], strides: Seque
 
 def _conv2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` [N,Ci,H,W], ``w`` [Co,Ci/group,kh,kw], perhaps ``bias`` [Co]; sums in float32."""
-    return _biased(_convolved, attrs, inputs, name)
+    return _biased(convolved, attrs, inputs, name)
 
 
 def _convtranspose2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -136,8 +143,12 @@ def _convtranspose2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 def _qconv2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` and ``w`` as `conv2d`; ``bias``, ``mult``, ``shift`` [Co], perhaps ``mult_below``,
-    ``shift_below``, or ``bias`` and ``scale``; sums wrap."""
-    return _requantized(_convolved, attrs, inputs, name)
+    ``shift_below``, or ``bias`` and ``scale``; sums wrap. Or ``x`` and ``w`` alone, in planes."""
+    if len(inputs) == 2:
+        x, w = inputs
+        acc = convolved(attrs, x, w, attrs["pad_value"], "int32", f"{name}_acc")
+        return in_planes(attrs, acc, 1, x.dtype, name)
+    return _requantized(convolved, attrs, inputs, name)
 
 
 def _qconvtranspose2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -163,7 +174,7 @@ def _requantized(sums: Sums, attrs: Attributes, inputs: Inputs, name: str) -> Te
         attrs, acc[n, c, h, w], c, parameters, inputs[0].dtype), name)
 
 
-def _convolved(attrs: Attributes, x: Tensor, weight: Tensor, pad_value, dtype: str,
+def convolved(attrs: Attributes, x: Tensor, weight: Tensor, pad_value, dtype: str,
                name: str) -> Tensor:
     """Sums of products in `dtype`, [N,Co,Ho,Wo]."""
     reach = reach_of(attrs, weight.shape[2:])
@@ -285,6 +296,8 @@ def _convtranspose2d_meaning(attrs, x: Array, w: Array, bias: Array | None = Non
 
 def _qconv2d_meaning(attrs, x: Array, w: Array, *parameters: Array) -> Array:
     sums = convolved_sums(attrs, x, w, attrs["pad_value"])
+    if not parameters:
+        return arrays_in_planes(attrs, sums, 1, x.dtype)
     return requantized_sums(attrs, x.dtype, sums, *parameters)
 
 
@@ -435,10 +448,11 @@ _WINDOW = "strides, pads (top, left, bottom, right), dilations (1), group (1)"
 OPERATORS = (
     Operator(
         name="conv2d", summary="convolution of images",
-        inputs="x, w [Co,Ci/group,kh,kw], bias [Co]?", attributes=_WINDOW,
+        inputs="x, w [Co,Ci/group,kh,kw], bias [Co]?",
+        attributes=f"{_WINDOW}, whole (0): 1 where sums are integers, which stay exact",
         define=_conv2d, meaning=_conv2d_meaning, type=_conv2d_type, numbers=Numbers.FLOAT,
         kind=Kind.COMPLEX, pixelwise=is_pointwise, contracts=True, halves=True,
-        integer=_conv2d_integer, weights=CONVOLVED,
+        integer=_conv2d_integer, sums="qconv2d", weights=CONVOLVED,
         convolved=Convolved("conv2d_last", "depthwise_last", "conv2d_direct")),
     Operator(
         name="convtranspose2d", summary="transposed convolution of images",
@@ -450,9 +464,10 @@ OPERATORS = (
     Operator(
         name="qconv2d", summary="convolution of int8 images, a multiplier for each channel",
         inputs="x, w [Co,Ci/group,kh,kw], bias, mult, shift, mult_below?, shift_below? [Co]; or "
-               "bias, scale float32 [Co]",
-        attributes="as conv2d, pad_value, zp, lo, hi, sums (int32)", below=True,
-        define=_qconv2d, meaning=_qconv2d_meaning, type=_qconv2d_type, numbers=Numbers.INTEGER,
+               "bias, scale float32 [Co]; or none of these",
+        attributes="as conv2d, pad_value, zp, lo, hi, sums (int32); or as conv2d, pad_value, "
+                   "planes", below=True,
+        define=_qconv2d, meaning=_qconv2d_meaning, type=conv_type, numbers=Numbers.INTEGER,
         kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers, pixelwise=is_pointwise,
         scales=True, pads=lambda attrs: attrs["pad_value"],
         convolved=Convolved("qconv2d_last", "qdepthwise_last", "qconv2d_direct")),

@@ -6,6 +6,8 @@ from math import prod
 import numpy as np
 
 from compiler import te
+from compiler.ops.families.planes import (PLANES, are_planes, arrays_in_planes, check_factors,
+                                          in_planes, of_planes)
 from compiler.ops.families.requantization import (arrays_of_channels, check_channels,
                                                   check_requantized, multipliers, of_channels,
                                                   requantized, rescaled_array, sums_of, wrapped)
@@ -50,8 +52,9 @@ def _matmul_type(node: Node, types: Types) -> TensorType:
     return TensorType(_multiplied(node, types[0], _turned(node, types[1])), "float32")
 
 
-def _qdense_type(node: Node, types: Types) -> TensorType:
-    check_channels(node, types)
+def matrix_type(node: Node, types: Types) -> TensorType:
+    """The type of a product of integers with a weight."""
+    (check_factors if are_planes(node) else check_channels)(node, types)
     x, w = types[:2]
     need(len(x.shape) >= 2, node, f"input {node.inputs[0]!r} must have at least 2 dimensions, "
          f"not {x}")
@@ -61,18 +64,23 @@ def _qdense_type(node: Node, types: Types) -> TensorType:
     for name, vector in zip(node.inputs[2:], types[2:], strict=True):
         need(vector.shape == w.shape[:1], node,
              f"input {name!r} must have shape ({w.shape[0]},), not {vector.shape!r}")
-    return TensorType((*x.shape[:-1], w.shape[0]), x.dtype)
+    result = TensorType((*x.shape[:-1], w.shape[0]), x.dtype)
+    return of_planes(node, result, -1) if are_planes(node) else result
 
 
 def _qmatmul_type(node: Node, types: Types) -> TensorType:
-    """Both tensors are computed; the whole result has one multiplier."""
+    """Both tensors are computed; the whole result has one multiplier, or is in planes."""
     need_arity(node, types, 2)
     need_dtype(node, types, "int8")
-    check_requantized(node)
+    if are_planes(node):
+        check_factors(node, types)
+    else:
+        check_requantized(node)
     for name in ("a_zp", "b_zp"):
         value = node.attrs.get(name, 0)
         need(-128 <= value <= 127, node, f"{name} must be an int8, not {value!r}")
-    return TensorType(_multiplied(node, types[0], _turned(node, types[1])), "int8")
+    result = TensorType(_multiplied(node, types[0], _turned(node, types[1])), "int8")
+    return of_planes(node, result, -1) if are_planes(node) else result
 
 
 def _turned(node: Node, b: TensorType) -> TensorType:
@@ -104,7 +112,7 @@ def _dense(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """
     x, w, *rest = inputs
     stage = f"{name}_acc" if rest else name
-    acc = _products(x, w, bool(attrs["trans_b"]), "float32", stage)
+    acc = row_products(x, w, bool(attrs["trans_b"]), "float32", stage)
     if not rest:
         return acc
     return te.compute(acc.shape, lambda m, n: acc[m, n] + broadcast(rest[0], (m, n)), name)
@@ -112,9 +120,11 @@ def _dense(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 def _qdense(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` [...,K], ``w`` [N,K]; ``bias``, ``mult``, ``shift`` [N], perhaps ``mult_below``,
-    ``shift_below``, or ``bias`` and ``scale``; sums wrap."""
+    ``shift_below``, or ``bias`` and ``scale``; sums wrap. Or ``x`` and ``w`` alone, in planes."""
     x, w, *parameters = inputs
-    acc = _products(x, w, True, sums_of(attrs), f"{name}_acc")
+    acc = row_products(x, w, True, sums_of(attrs), f"{name}_acc")
+    if not parameters:
+        return in_planes(attrs, acc, -1, x.dtype, name)
     return te.compute(acc.shape, lambda *indices: of_channels(
         attrs, acc[indices], indices[-1], parameters, inputs[0].dtype), name)
 
@@ -134,6 +144,8 @@ def _qmatmul(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     a, b = inputs
     acc = _batched(a, b, bool(attrs["trans_b"]), "int32", f"{name}_acc",
                    (attrs.get("a_zp", 0), attrs.get("b_zp", 0)))
+    if PLANES in attrs:
+        return in_planes(attrs, acc, -1, a.dtype, name)
     return te.compute(acc.shape, lambda *indices: requantized(attrs, acc[indices]), name)
 
 
@@ -155,7 +167,8 @@ def _batched(a: Tensor, b: Tensor, transposed: bool, dtype: str, name: str,
     return te.compute((*leading, a.shape[-2], columns), products, name)
 
 
-def _products(x: Tensor, w: Tensor, transposed: bool, dtype: str, name: str) -> Tensor:
+def row_products(x: Tensor, w: Tensor, transposed: bool, dtype: str, name: str) -> Tensor:
+    """Sums of products of each row, [...,K], with a weight [K,N], or [N,K] where `transposed`."""
     k = te.reduce_axis(x.shape[-1], f"{name}_k")
 
     def products(*indices):
@@ -247,33 +260,39 @@ def _terms(equation: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str],
 
 
 def _dense_meaning(attrs, x: Array, w: Array, bias: Array | None = None) -> Array:
-    sums = _product_sums(x, w.T if attrs["trans_b"] else w)
+    sums = product_sums(x, w.T if attrs["trans_b"] else w)
     return (sums if bias is None else sums + bias).astype(np.float32)
 
 
 def _matmul_meaning(attrs, a: Array, b: Array) -> Array:
-    return _product_sums(a, b.swapaxes(-1, -2) if attrs.get("trans_b", 0) else b).astype(np.float32)
+    return product_sums(a, b.swapaxes(-1, -2) if attrs.get("trans_b", 0) else b).astype(np.float32)
 
 
-def _product_sums(a: Array, b: Array) -> Array:
+def product_sums(a: Array, b: Array) -> Array:
+    """Products of matrices in float64."""
     return a.astype(np.float64) @ b.astype(np.float64)
 
 
-def _qdense_meaning(attrs, x: Array, w: Array, bias: Array, *factors: Array) -> Array:
-    sums = wrapped(_product_sums(x, w.T), sums_of(attrs)) + bias
-    return arrays_of_channels(attrs, sums, factors, x.dtype)
+def _qdense_meaning(attrs, x: Array, w: Array, *parameters: Array) -> Array:
+    sums = wrapped(product_sums(x, w.T), sums_of(attrs))
+    if not parameters:
+        return arrays_in_planes(attrs, sums, -1, x.dtype)
+    bias, *factors = parameters
+    return arrays_of_channels(attrs, sums + bias, factors, x.dtype)
 
 
 def _qmatmul_meaning(attrs, a: Array, b: Array) -> Array:
     a, b = (x.astype(np.int16) - attrs.get(zp, 0) for x, zp in ((a, "a_zp"), (b, "b_zp")))
-    sums = wrapped(_product_sums(a, b.swapaxes(-1, -2) if attrs["trans_b"] else b))
+    sums = wrapped(product_sums(a, b.swapaxes(-1, -2) if attrs["trans_b"] else b))
+    if PLANES in attrs:
+        return arrays_in_planes(attrs, sums, -1, np.dtype(np.int8))
     return rescaled_array(attrs, sums)
 
 
 def _packed_matmul_meaning(attrs, x: Array, w: Array) -> Array:
     *leading, blocks, depth, lanes = w.shape
     weight = np.swapaxes(w, -3, -2).reshape(*leading, depth, blocks * lanes)
-    return _product_sums(x, weight[..., :attrs["columns"]]).astype(np.float32)
+    return product_sums(x, weight[..., :attrs["columns"]]).astype(np.float32)
 
 
 def _block_columns_meaning(attrs, b: Array) -> Array:
@@ -343,14 +362,15 @@ OPERATORS = (
         name="dense", summary="product with a weight, and a bias that broadcasts",
         inputs="x [M,K], w [N,K] or [K,N], bias?", attributes="trans_b: 1 when w is [N,K]",
         define=_dense, meaning=_dense_meaning, type=_dense_type, numbers=Numbers.FLOAT,
-        kind=Kind.COMPLEX, contracts=True, halves=True, weights=MATRIX, integer=_dense_integer),
+        kind=Kind.COMPLEX, contracts=True, halves=True, weights=MATRIX, integer=_dense_integer,
+        sums="qdense"),
     Operator(
         name="matmul", summary="product of matrices; leading dimensions broadcast",
         inputs="a [...,M,K], b [...,K,N] or [...,N,K]",
         attributes="trans_b (0): 1 when b is [...,N,K]", define=_matmul,
         meaning=_matmul_meaning, type=_matmul_type,
         numbers=Numbers.FLOAT, kind=Kind.COMPLEX, contracts=True, halves=True, weights=PRODUCT,
-        integer=_matmul_integer),
+        integer=_matmul_integer, sums="qdense"),
     Operator(
         name="packed_matmul", summary="product with a weight whose columns lie in blocks of 16",
         inputs="x [...,M,K], w [...,N/16,K,16]", attributes="columns: N", define=_packed_matmul,
@@ -362,14 +382,15 @@ OPERATORS = (
     Operator(
         name="qdense", summary="product of int8 with a weight, a multiplier for each output",
         inputs="x [...,K], w [N,K], bias, mult, shift, mult_below?, shift_below? [N]; or bias, "
-               "scale float32 [N]",
-        attributes="zp, lo, hi, sums (int32)", below=True,
-        define=_qdense, meaning=_qdense_meaning, type=_qdense_type, numbers=Numbers.INTEGER,
+               "scale float32 [N]; or none of these",
+        attributes="zp, lo, hi, sums (int32); or planes", below=True,
+        define=_qdense, meaning=_qdense_meaning, type=matrix_type, numbers=Numbers.INTEGER,
         kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers, scales=True),
     Operator(
         name="qmatmul", summary="product of a - a_zp and b - b_zp; leading dimensions broadcast",
         inputs="a, b [...,K,N] or [...,N,K]",
-        attributes="trans_b: 1 when b is [...,N,K]; a_zp, b_zp (0); as qrescale",
+        attributes="trans_b: 1 when b is [...,N,K]; a_zp, b_zp (0); as qrescale, or "
+                   "planes",
         define=_qmatmul, meaning=_qmatmul_meaning, type=_qmatmul_type, numbers=Numbers.INTEGER,
         kind=Kind.COMPLEX),
     Operator(

@@ -107,7 +107,9 @@ def check_padded(node: Node, types: Types) -> None:
 
 def multipliers(parameters: Sequence[np.ndarray]) -> Sequence[Range]:
     """The ranges of multipliers and shifts, the last two parameters, or four where what is below
-    zero has its own: what the machine has. Or that of scales."""
+    zero has its own: what the machine has. Or that of scales; none beside a weight alone."""
+    if len(parameters) == 1:
+        return ()
     if len(parameters) == 3:
         scale = parameters[2]
         return (Range("scale", scale, (scale >= 0) & np.isfinite(scale), "0 or above, and finite"),)

@@ -32,6 +32,9 @@ GROUPED = 4
 
 OFFSET = 128
 
+MOST = 2**31 - 2**15
+"""What sums must stay below, so that with a zero point of 16 bits they fit int32."""
+
 
 # Arrays
 
@@ -47,9 +50,20 @@ def for_bytes(weight: Array, bias: Array, *factors: Array) -> tuple[Array, Array
     scale = factors[0]
     if len(factors) == 2:
         scale = np.ldexp(scale.astype(np.float64), -factors[1].astype(np.int64))
-    if most.size and (most.max() >= 2**31 - 2**15 or scale.max() > 1):
+    if most.size and (most.max() >= MOST or scale.max() > 1):
         return None
     return total.astype(np.int32), scale
+
+
+def for_bytes_met(weight: Array, bias: Array, mult: Array, shift: Array, factor: Array
+                  ) -> tuple[Array, ...] | None:
+    """As `for_bytes`, and the factor of an int8 that the sums meet."""
+    found = for_bytes(weight, bias, mult, shift)
+    if found is None:
+        return None
+    rows = np.abs(weight.reshape(len(weight), -1).astype(np.int64)).sum(axis=1)
+    most = 255 * rows + np.abs(found[0].astype(np.int64)) + 128 * factor.astype(np.int64)
+    return None if most.max(initial=0) >= MOST else (*found, factor)
 
 
 def grouped_inputs(weight: Array, apart: bool) -> Array:
@@ -101,7 +115,24 @@ def _raised(x: Expr) -> Expr:
     return x.astype("uint8") ^ OFFSET
 
 
+Met = Callable[..., Expr]
+"""What the sum at a place meets before it is requantized."""
+
+
 def _qconv2d_blocks(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+    return _of_blocks(attrs, inputs, name, None)
+
+
+def _qconv2d_add_blocks(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+    x, residual, w, bias, scale, factor = inputs
+
+    def met(*place: Expr) -> Expr:
+        return residual[place].astype("int32") * factor[place[1], place[-1]].astype("int32")
+
+    return _of_blocks(attrs, (x, w, bias, scale), name, met)
+
+
+def _of_blocks(attrs: Attributes, inputs: Inputs, name: str, met: Met | None) -> Tensor:
     x, w, *_ = inputs
     group = attrs.get("group", 1)
     if len(x.shape) != 5 or len(w.shape) != 6 or w.shape[0] % group or x.shape[1] % group or (
@@ -110,7 +141,7 @@ def _qconv2d_blocks(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
                          f"groups, not {w.shape}")
     images, blocks, *size, _ = x.shape
     return _convolved(attrs, inputs, (images, blocks * LANES, *size), group, lambda n, c, h, v: x[
-        n, c // LANES, h, v, c % LANES], name)
+        n, c // LANES, h, v, c % LANES], name, met)
 
 
 def _qconv2d_into_blocks(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -128,7 +159,7 @@ def _qconv2d_into_blocks(attrs: Attributes, inputs: Inputs, name: str) -> Tensor
 
 
 def _convolved(attrs: Attributes, inputs: Inputs, shape: Sequence[int], group: int,
-               pixel: Callable[..., Expr], name: str) -> Tensor:
+               pixel: Callable[..., Expr], name: str, met: Met | None = None) -> Tensor:
     """The convolution of the image [N,C,H,W] that ``pixel(n, c, h, w)`` gives, of which it makes
     rows [N,H,W*C] as the windows see them, + 128.
     """
@@ -155,7 +186,7 @@ def _convolved(attrs: Attributes, inputs: Inputs, shape: Sequence[int], group: i
                       (y, v, k, t))
 
     sums = te.compute((images, outputs, *windows, LANES), products, acc)
-    return _requantized(attrs, sums, parameters, name)
+    return _requantized(attrs, sums, parameters, name, met)
 
 
 def _qdepthwise_blocks(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -261,7 +292,8 @@ def _qproducts(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     return te.compute(sums.shape, element, name)
 
 
-def _requantized(attrs: Attributes, sums: Tensor, parameters: Inputs, name: str) -> Tensor:
+def _requantized(attrs: Attributes, sums: Tensor, parameters: Inputs, name: str,
+                 met: Met | None = None) -> Tensor:
     bias, scale = parameters
     zp, low, high = (attrs[name] for name in ("zp", "lo", "hi"))
 
@@ -269,6 +301,7 @@ def _requantized(attrs: Attributes, sums: Tensor, parameters: Inputs, name: str)
         channel = (place[1], place[-1]) if len(sums.shape) == 5 and len(bias.shape) == 2 else (
             place[-1],)
         total, share = sums[place] + bias[channel], _share(scale[channel])
+        total = total + met(*place) if met else total
         if scale.dtype == "float32":
             return scaled(total, share, zp, low, high).astype("int8")
         value = total.astype("float64") * share
@@ -293,16 +326,24 @@ def _meant(attrs, sums: Array, bias: Array, scale: Array) -> Array:
     return (np.clip(steps, attrs["lo"] - zp, attrs["hi"] - zp) + zp).astype(np.int8)
 
 
-def _image_meaning(attrs, image: Array, weight: Array, bias: Array, scale: Array) -> Array:
+def _image_meaning(attrs, image: Array, weight: Array, bias: Array, scale: Array,
+                   met: Array | int = 0) -> Array:
     bias, scale = (vector.reshape(1, -1, 1, 1) for vector in (bias, scale))
-    sums = convolved_sums(attrs, image.astype(np.int16) + OFFSET, weight,
-                          attrs["pad_value"] + OFFSET)
+    sums = met + convolved_sums(attrs, image.astype(np.int16) + OFFSET, weight,
+                                attrs["pad_value"] + OFFSET)
     return in_blocks(_meant(attrs, sums, bias, scale))
 
 
 def _qconv2d_blocks_meaning(attrs, x: Array, w: Array, bias: Array, scale: Array) -> Array:
     depth = x.shape[1] * LANES // attrs.get("group", 1)
     return _image_meaning(attrs, from_blocks(x), _weight_of(w, depth), bias, scale)
+
+
+def _qconv2d_add_blocks_meaning(attrs, x: Array, residual: Array, w: Array, bias: Array,
+                                scale: Array, factor: Array) -> Array:
+    depth = x.shape[1] * LANES // attrs.get("group", 1)
+    met = from_blocks(residual).astype(np.float64) * factor.reshape(1, -1, 1, 1)
+    return _image_meaning(attrs, from_blocks(x), _weight_of(w, depth), bias, scale, met)
 
 
 def _qconv2d_into_blocks_meaning(attrs, x: Array, w: Array, bias: Array, scale: Array) -> Array:
@@ -363,6 +404,9 @@ OPERATORS = (
                       f"x [N,Ci/16,H,W,16], w [Co/16,kh,taps,K/4,16,4], {_CHANNELS}",
                       f"{_WINDOWS}, group (1)", _qconv2d_blocks, _qconv2d_blocks_meaning),
             pixelwise=_is_pointwise),
+    _operator("qconv2d_add_blocks", "such a convolution, to whose sums r * factor is added",
+              f"x, r [N,Co/16,Ho,Wo,16], w, {_CHANNELS}, factor int16 [Co/16,16]",
+              f"{_WINDOWS}, group (1)", _qconv2d_add_blocks, _qconv2d_add_blocks_meaning),
     _operator("qdepthwise_blocks", "convolution of each channel of such images by itself",
               f"x [N,C/16,H,W,16], w [C/16,kh,kw,16], {_CHANNELS}", _WINDOWS,
               _qdepthwise_blocks, _qdepthwise_blocks_meaning),

@@ -116,8 +116,10 @@ def weighted(view: QuantizedInputs, biases: tuple[str, ...], x: Stored, weight: 
              scales: np.ndarray, out: Stored
              ) -> tuple[dict[str, str], tuple[tuple[str, np.ndarray], ...]]:
     """The type of sums where 32 bits are too few, as an attribute, and the constants, of an
-    operator with weights [channels, ...], input zero point folded in."""
+    operator with weights [channels, ...], input zero point folded in. Weights that are hardly
+    beyond int8 are cut to it."""
     steps = x.scale * scales
+    weight = _cut(weight, x, steps / out.scale)
     bias = view.bias(biases[0], steps, out.scale) if biases else np.zeros(len(steps))
     rows = weight.reshape(len(steps), -1).astype(np.int64)
     folded = bias - x.zp * rows.sum(axis=1)
@@ -130,6 +132,16 @@ def weighted(view: QuantizedInputs, biases: tuple[str, ...], x: Stored, weight: 
     sums = {"sums": "int64"} if bounds.max() >= 2**(ACCUMULATOR_BITS - 1) else {}
     return sums, (("weight", weight), ("bias", folded.astype(np.int32)), ("mult", mult),
                   ("shift", shift))
+
+
+def _cut(weight: np.ndarray, x: Stored, steps: np.ndarray) -> np.ndarray:
+    """The weights in int8 where that makes no sum, in such steps of the result, more than half a
+    step wrong: less a zero point a few may have 9 bits, for which all products would be two."""
+    cut = weight.clip(*limits_of("int8"))
+    beyond = np.abs(weight.astype(np.int32) - cut).reshape(len(steps), -1).sum(axis=1)
+    off = beyond * steps * max(abs(end - x.zp) for end in limits_of(x.dtype))
+    wide = (x.dtype, weight.dtype.name) == ("int8", "int16")
+    return cut.astype(np.int8) if wide and off.max() <= 0.5 else weight
 
 
 def scaled(op: str, x: Stored, count: int, out: Stored, bounds: Bounds) -> IntegerNode:

@@ -140,8 +140,9 @@ class Operator:
     contracts : it sums products of floats, and may round them once less.
     halves : its first two inputs are factors, which may be float16 or bfloat16 instead of float32:
         products are summed in float32 all the same.
-    scales : its last inputs are a bias, a multiplier and a shift of each channel, or a bias and an
-        integer: `compiler.graph.lowering.scales_as_integers`.
+    scales : it is a product of its first input and a weight, the first input behind its data; then
+        come a bias, a multiplier and a shift of each channel, or a bias and an integer
+        (`compiler.graph.lowering.scales_as_integers`).
     weights : how its second input is read where that is a constant: a factor for each channel goes
         into it.
     convolved : where it convolves images: the operators that do so with channels last.
@@ -149,6 +150,7 @@ class Operator:
     What quantization asks:
 
     integer : the integer operator that takes its place between quantizations.
+    sums : the integer operator that gives its sums in planes, where nothing quantizes these.
     hindrance : why that operator cannot have these attributes, or data of these shapes.
     constants : why a constant of a shape cannot have a scale of its own and stand in the place of
         data; where there is no such rule, none can.
@@ -194,6 +196,7 @@ class Operator:
     convolved: "Convolved | None" = None
 
     integer: IntegerForm | None = None
+    sums: str = ""
     hindrance: Callable[[Attributes, Sequence[tuple[int, ...]]], str | None] | None = None
     constants: Callable[[tuple[int, ...]], str | None] | None = None
     pads: Callable[[Attributes], int] | None = None

@@ -55,6 +55,21 @@ def of_channels(bias: Array, count: int) -> Array | None:
     return np.broadcast_to(bias.reshape(-1), (count,)) if whole or bias.size == 1 else None
 
 
+def terms_of(weight: Array, dtype: str, most: int) -> list[Array] | None:
+    """A weight as a sum of weights of a type, as few as can be; the first alone where it fits.
+    None where it takes more than `most`.
+
+    int8 weights less a zero point have 9 bits: two terms, or three for 255 and -256.
+    """
+    ends, left, terms = np.iinfo(dtype), weight.astype(np.int64), list[Array]()
+    while not terms or left.any():
+        if len(terms) == most:
+            return None
+        terms.append(np.clip(left, ends.min, ends.max))
+        left = left - terms[-1]
+    return [term.astype(dtype) for term in terms]
+
+
 def _grouped(attrs: Mapping, weight: Array) -> Array:
     group = attrs.get("group", 1)
     return weight.reshape(group, len(weight) // group, weight.shape[1], -1)

@@ -2,6 +2,7 @@
 the bit, and what is refused."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 
 import lockstep
 from accel.machine.intrinsics import instructions
+from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
+from accel.mapping.memory.misfits import WIDE_MACHINE
 from accel.mapping.target import AccelTarget
 from compiler.graph import evaluate
 from tests.support.effort import tries
@@ -86,8 +89,9 @@ def test_rows_of_matrices_lie_in_elements() -> None:
 
 
 REFUSED = {
-    "int16 on a machine of int8": (TINY, Net(1, element="int16"),
-                                   "its input is int16; the accelerator takes int8"),
+    "int16 on a machine of int8": (
+        TINY, Net(1, element="int16"), "its input is int16; the accelerator takes int8; a machine "
+        "as examples/machines/int16.py takes int16"),
     "int8 on a machine of int16": (LONG, Net(1), "its input is int8; the accelerator takes int16"),
     "weights of 16 bits on a machine of 8": (
         LONG, Net(1, 11, "int16"), "its weight is int16; gemm takes int8"),
@@ -101,6 +105,13 @@ REFUSED = {
         Machine(TINY.config, instructions(wgt="uint8")), Net(1),
         "its weight is int8; gemm takes uint8"),
 }
+
+
+def test_the_machine_that_a_refusal_names_is_there() -> None:
+    named = load_machine(Path(__file__).parents[3] / WIDE_MACHINE)
+    net = Net(1, element="int16")
+    graph = net.graph(net.conv(net.input(1, 4, 5, 5), 4))
+    assert AccelTarget(named).refusal(graph, graph.nodes[0]) is None
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -109,6 +109,16 @@ def test_what_is_no_integer_arithmetic_says_why(qdq) -> None:
                            "magnitude of its inputs",)
 
 
+def squared_difference(one, a, b):
+    difference = one.add("Sub", a, b)
+    return one.add("Mul", difference, difference)
+
+
+@pytest.mark.parametrize("scales", [(0.05, 0.03, 0.3), (0.013, 0.09, 0.9), (1.0, 0.004, 250.0)])
+def test_factors_are_as_coarse_as_their_product_must_be(qdq, scales) -> None:
+    assert_within_one_step(model_of(qdq, squared_difference, scales, (3, -9, -128)))
+
+
 def test_scales_too_far_apart_say_why(qdq) -> None:
     """A product that may be 1e30 steps of the result is out of the multiplier's range."""
     graph = optimize(model_of(qdq, own("Mul"), (1.0, 1.0, 1e-30), (0, 0, 0)))

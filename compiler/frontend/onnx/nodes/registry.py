@@ -33,9 +33,13 @@ class OnnxFunction:
     function: Callable[..., Any]
     since: int
     inputs: tuple[str, ...]
+    required: int
     variadic: bool
     attributes: dict[str, Any]
 
+
+MICROSOFT = "com.microsoft"
+"""The domain of ONNX Runtime's own operators."""
 
 OPERATORS: dict[tuple[str, str], list[OnnxFunction]] = {}
 """By domain and name; the newest first."""
@@ -46,11 +50,14 @@ def operator(*names: str, since: int = 1, domain: str = "") -> Callable[[Callabl
     def register(function: Callable) -> Callable:
         parameters = list(inspect.signature(function).parameters.values())[1:]
         inputs = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+        required = sum(p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty
+                       for p in parameters)
         variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
         attributes = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
         for name in names:
             table = OPERATORS.setdefault((domain, name), [])
-            table.append(OnnxFunction(function, since, inputs, variadic, attributes))
+            table.append(OnnxFunction(function, since, inputs, required, variadic,
+                                      attributes))
             table.sort(key=lambda version: -version.since)
         return function
     return register
@@ -107,6 +114,7 @@ def call(t: Any, function: OnnxFunction, proto: onnx.NodeProto, inputs: list[Any
 def _check(proto: onnx.NodeProto, schema: Any, given: dict[str, Any],
            inputs: list[Any], function: OnnxFunction) -> None:
     if schema is None:
+        _check_unknown(given, inputs, function)
         return
     low, high = schema.min_input, schema.max_input
     if not low <= len(inputs) <= high:
@@ -122,6 +130,17 @@ def _check(proto: onnx.NodeProto, schema: Any, given: dict[str, Any],
     for formal, name in zip(schema.inputs, proto.input, strict=False):
         if not name and formal.option == onnx.defs.OpSchema.FormalParameterOption.Single:
             raise NodeRefused(f"its input {formal.name} must be given")
+
+
+def _check_unknown(given: dict[str, Any], inputs: list[Any], function: OnnxFunction) -> None:
+    """The check of an operator that ONNX has no schema of: its function is one."""
+    low, high = function.required, len(function.inputs)
+    if len(inputs) < low or len(inputs) > high and not function.variadic:
+        wanted = str(low) if low == high else f"{low} to {high}"
+        raise NodeRefused(f"must have {wanted} inputs, not {len(inputs)}")
+    for name in given:
+        if name not in function.attributes and name not in function.inputs:
+            raise NodeRefused(f"attribute {name!r} is not supported")
 
 
 def _attributes(function: OnnxFunction, schema: Any, given: dict[str, Any]) -> dict[str, Any]:

@@ -78,6 +78,13 @@ class OnnxWriter:
         """The name of the one result."""
         return self.several(op, inputs, [output], **attributes)[0]
 
+    def beside(self, op: str, inputs: Sequence[str], **attributes: Any) -> str:
+        """The result of a node that leaves its layer's name to the one that comes next."""
+        begun, self.begun = self.begun, True
+        name = self.node(op, inputs, **attributes)
+        self.begun = begun
+        return name
+
     def several(self, op: str, inputs: Sequence[str], outputs: Sequence[str] | int,
                 **attributes: Any) -> list[str]:
         """The names of the results; new ones where `outputs` says how many, or holds none."""

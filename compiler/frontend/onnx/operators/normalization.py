@@ -17,9 +17,9 @@ def in_single(x: Value, rule: Callable[[Value], Value]) -> Value:
     return rule(x.astype("float32")).astype(x.dtype)
 
 
-def _flattened(t, x: Value, axis: int) -> tuple[Value, int]:
+def _flattened(opset: int, x: Value, axis: int) -> tuple[Value, int]:
     """Flattens to two dimensions: before opset 13 all dimensions from the axis on count as one."""
-    if t.opset >= 13:
+    if opset >= 13:
         return x, axes_of((axis,), x.rank)[0]
     place = axis % x.rank if x.rank else 0
     return x.reshape(prod(x.shape[:place]), prod(x.shape[place:])), 1
@@ -37,19 +37,24 @@ def plain_log_softmax(x: Value, axis: int) -> Value:
 
 @operator("Softmax")
 def softmax(t, x, *, axis):
-    flat, place = _flattened(t, x, axis)
+    return softmax_of(t.opset, x, axis)
+
+
+def softmax_of(opset: int, x: Value, axis: int) -> Value:
+    """The softmax of this opset."""
+    flat, place = _flattened(opset, x, axis)
     return in_single(flat, lambda single: plain_softmax(single, place)).reshape(*x.shape)
 
 
 @operator("LogSoftmax")
 def log_softmax(t, x, *, axis):
-    flat, place = _flattened(t, x, axis)
+    flat, place = _flattened(t.opset, x, axis)
     return in_single(flat, lambda single: plain_log_softmax(single, place)).reshape(*x.shape)
 
 
 @operator("Hardmax")
 def hardmax(t, x, *, axis):
-    flat, place = _flattened(t, x, axis)
+    flat, place = _flattened(t.opset, x, axis)
     most = t.emit("argmax", flat, axis=place, keepdims=1)
     extents = [flat.shape[place] if axis == place else 1 for axis in range(flat.rank)]
     numbers = t.constant(np.arange(flat.shape[place]).reshape(extents))

@@ -10,6 +10,8 @@ from compiler.frontend.onnx.operators import elementwise
 from compiler.frontend.onnx.operators.control import require_turns
 
 Step = Callable[[Value, tuple[Value, ...]], tuple[Value, ...]]
+Product = Callable[[Value], Value]
+"""The product of rows with the weights of all gates."""
 
 
 def _activation(t, name: str, alpha: float | None, beta: float | None) -> Callable:
@@ -30,8 +32,9 @@ def _activation(t, name: str, alpha: float | None, beta: float | None) -> Callab
     return known[name]
 
 
-def _activations(t, names: Sequence[str] | None, alphas: Sequence[float] | None,
-                 betas: Sequence[float] | None, usual: Sequence[str], directions: int) -> list:
+def activations_of(t, names: Sequence[str] | None, alphas: Sequence[float] | None,
+                   betas: Sequence[float] | None, usual: Sequence[str], directions: int) -> list:
+    """The functions of all directions in order, with their numbers."""
     chosen = list(names or list(usual) * directions)
     alpha, beta = iter(alphas or ()), iter(betas or ())
     taking = {"Affine": (1, 1), "LeakyRelu": (1, 0), "ThresholdedRelu": (1, 0),
@@ -46,6 +49,12 @@ def _activations(t, names: Sequence[str] | None, alphas: Sequence[float] | None,
 
 def _clipped(x: Value, limit: float) -> Value:
     return x.maximum(-limit).minimum(limit) if limit else x
+
+
+def _by(w: Value, number: int) -> Product:
+    """The product with the weights of one direction."""
+    own = part_of(w, number)
+    return lambda x: _matrix(x, own)
 
 
 def _matrix(x: Value, w: Value) -> Value:
@@ -74,9 +83,9 @@ def _turned(x: Value, layout: int) -> Value:
     return x.transpose(1, 0, 2) if layout else x
 
 
-def _given(x: Value, w: Value, bias: Value | None) -> Value:
+def _given(x: Value, times: Product, bias: Value | None) -> Value:
     """The part of the input [T,B,I] to the sums of all gates in all steps: [T*B,G]."""
-    rows = _matrix(x.reshape(x.shape[0] * x.shape[1], x.shape[2]), w)
+    rows = times(x.reshape(x.shape[0] * x.shape[1], x.shape[2]))
     return rows if bias is None else rows + bias
 
 
@@ -88,7 +97,7 @@ def _recur(t, x: Value, hidden: int, lengths: Value | None, first: list[Value | 
     """
     times, batch = x.shape[:2]
     require_turns(times)
-    ways = [way(number) for number in range(_directions(direction))]
+    ways = [way(number) for number in range(directions_of(direction))]
     limits = None if lengths is None else lengths.astype("int64").reshape(batch, 1)
     rows, ends = [], []
     for number, (given, step) in enumerate(ways):
@@ -125,7 +134,7 @@ def _beginning(t, given: Value | None, number: int, layout: int, batch: int, hid
     return part_of(given.transpose(1, 0, 2) if layout else given, number)
 
 
-def _directions(direction: str) -> int:
+def directions_of(direction: str) -> int:
     if direction not in ("forward", "reverse", "bidirectional"):
         raise NodeRefused(f"direction must be forward, reverse or bidirectional, not {direction}")
     return 2 if direction == "bidirectional" else 1
@@ -145,8 +154,8 @@ def _bias(b: Value | None, number: int) -> Value | None:
     return None if of_input is None or of_state is None else of_input + of_state
 
 
-def _require(x: Value, gates: int, directions: int, hidden: int, layout: int,
-             sequence_lens: Value | None, **operands: Value | None) -> None:
+def require_shapes(x: Value, gates: int, directions: int, hidden: int, layout: int,
+                   sequence_lens: Value | None, **operands: Value | None) -> None:
     """Refuses operands of other shapes or another type than ONNX asks for."""
     rows, batch = gates * hidden, x.shape[0 if layout else 1]
     state = (batch, directions, hidden) if layout else (directions, batch, hidden)
@@ -164,10 +173,10 @@ def _require(x: Value, gates: int, directions: int, hidden: int, layout: int,
 def rnn(t, x, w, r, b=None, sequence_lens=None, initial_h=None, *, activation_alpha=None,
         activation_beta=None, activations=None, clip=0.0, direction="forward", hidden_size,
         layout=0):
-    count = _directions(direction)
-    _require(x, 1, count, hidden_size, layout, sequence_lens, W=w, R=r, B=b,
-             initial_h=initial_h)
-    functions = _activations(t, activations, activation_alpha, activation_beta, ["Tanh"], count)
+    count = directions_of(direction)
+    require_shapes(x, 1, count, hidden_size, layout, sequence_lens, W=w, R=r, B=b,
+                   initial_h=initial_h)
+    functions = activations_of(t, activations, activation_alpha, activation_beta, ["Tanh"], count)
 
     x = _turned(x, layout)
 
@@ -176,7 +185,7 @@ def rnn(t, x, w, r, b=None, sequence_lens=None, initial_h=None, *, activation_al
 
         def step(now: Value, state: tuple[Value, ...]) -> tuple[Value, ...]:
             return (function(_clipped(now + _matrix(state[0], wh), clip)),)
-        return _given(x, part_of(w, number), _bias(b, number)), step
+        return _given(x, _by(w, number), _bias(b, number)), step
 
     return _recur(t, x, hidden_size, sequence_lens, [initial_h], direction, layout, way)
 
@@ -185,11 +194,11 @@ def rnn(t, x, w, r, b=None, sequence_lens=None, initial_h=None, *, activation_al
 def gru(t, x, w, r, b=None, sequence_lens=None, initial_h=None, *, activation_alpha=None,
         activation_beta=None, activations=None, clip=0.0, direction="forward", hidden_size,
         layout=0, linear_before_reset=0):
-    count = _directions(direction)
-    _require(x, 3, count, hidden_size, layout, sequence_lens, W=w, R=r, B=b,
-             initial_h=initial_h)
-    functions = _activations(t, activations, activation_alpha, activation_beta,
-                             ["Sigmoid", "Tanh"], count)
+    count = directions_of(direction)
+    require_shapes(x, 3, count, hidden_size, layout, sequence_lens, W=w, R=r, B=b,
+                   initial_h=initial_h)
+    functions = activations_of(t, activations, activation_alpha, activation_beta,
+                               ["Sigmoid", "Tanh"], count)
 
     x = _turned(x, layout)
 
@@ -217,7 +226,7 @@ def gru(t, x, w, r, b=None, sequence_lens=None, initial_h=None, *, activation_al
                 inner = inner + _matrix(reset * h, new)
             return ((1 - z) * g(_clipped(inner, clip)) + z * h,)
         bias = of_input if linear_before_reset else _bias(b, number)
-        return _given(x, part_of(w, number), bias), step
+        return _given(x, _by(w, number), bias), step
 
     return _recur(t, x, hidden_size, sequence_lens, [initial_h], direction, layout, way)
 
@@ -226,23 +235,33 @@ def gru(t, x, w, r, b=None, sequence_lens=None, initial_h=None, *, activation_al
 def lstm(t, x, w, r, b=None, sequence_lens=None, initial_h=None, initial_c=None, p=None, *,
          activation_alpha=None, activation_beta=None, activations=None, clip=0.0,
          direction="forward", hidden_size, input_forget=0, layout=0):
-    count = _directions(direction)
-    _require(x, 4, count, hidden_size, layout, sequence_lens, W=w, R=r, B=b, P=p,
-             initial_h=initial_h, initial_c=initial_c)
+    count = directions_of(direction)
+    require_shapes(x, 4, count, hidden_size, layout, sequence_lens, W=w, R=r, B=b, P=p,
+                   initial_h=initial_h, initial_c=initial_c)
     if t.current in t.arranged:
         return _arranged(t, x, w, r, b, direction)
-    functions = _activations(t, activations, activation_alpha, activation_beta,
-                             ["Sigmoid", "Tanh", "Tanh"], count)
+    functions = activations_of(t, activations, activation_alpha, activation_beta,
+                               ["Sigmoid", "Tanh", "Tanh"], count)
+    return unrolled_lstm(t, x, lambda number: (_by(w, number), _by(r, number)), b, sequence_lens,
+                         (initial_h, initial_c), p, functions, clip, direction, hidden_size,
+                         input_forget, layout)
 
+
+def unrolled_lstm(t, x: Value, products: Callable[[int], tuple[Product, Product]], b: Value | None,
+                  sequence_lens: Value | None, initial: Sequence[Value | None], p: Value | None,
+                  functions: Sequence[Callable], clip: float, direction: str, hidden_size: int,
+                  input_forget: int, layout: int = 0) -> tuple[Value, ...]:
+    """The results of an LSTM whose `products` are of a direction's inputs and of its states."""
     x = _turned(x, layout)
 
     def way(number: int) -> tuple[Value, Step]:
-        wh, peep = part_of(r, number), None if p is None else gates_of(part_of(p, number), 3)
+        of_input, of_state = products(number)
+        peep = None if p is None else gates_of(part_of(p, number), 3)
         f, g, h_of = functions[3 * number:3 * number + 3]
 
         def step(now: Value, state: tuple[Value, ...]) -> tuple[Value, ...]:
             h, c = state
-            first, new = _split(now + _matrix(h, wh), 3 * hidden_size)
+            first, new = _split(now + of_state(h), 3 * hidden_size)
             if peep is None:
                 i, o, forget = gates_of(f(_clipped(first, clip)), 3)
             else:
@@ -254,9 +273,9 @@ def lstm(t, x, w, r, b=None, sequence_lens=None, initial_h=None, initial_c=None,
             if peep is not None:
                 o = f(_clipped(o + peep[1] * c, clip))
             return o * h_of(c), c
-        return _given(x, part_of(w, number), _bias(b, number)), step
+        return _given(x, of_input, _bias(b, number)), step
 
-    return _recur(t, x, hidden_size, sequence_lens, [initial_h, initial_c], direction, layout, way)
+    return _recur(t, x, hidden_size, sequence_lens, [*initial], direction, layout, way)
 
 
 def _arranged(t, x: Value, w: Value, r: Value, b: Value | None, direction: str
@@ -267,7 +286,7 @@ def _arranged(t, x: Value, w: Value, r: Value, b: Value | None, direction: str
     ways = [_arranged_direction(t, x, part_of(w, number), part_of(r, number),
                                 None if b is None else part_of(b, number),
                                 direction == "reverse" or number == 1)
-            for number in range(_directions(direction))]
+            for number in range(directions_of(direction))]
     whole, state, cell = zip(*ways, strict=True)
     return (joined(t, list(whole), 1), joined(t, list(state), 0), joined(t, list(cell), 0))
 

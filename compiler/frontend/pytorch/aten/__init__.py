@@ -1,5 +1,5 @@
 """Operators of ATen as nodes of the graph; importing the package fills the table."""
 
 from compiler.frontend.pytorch.aten import (control, creation, elementwise, matrix, movement,
-                                          normalization, recurrent, reductions, resizing,
-                                          scattering, symbols, windows)
+                                          normalization, quantization, recurrent,
+                                          reductions, resizing, scattering, symbols, windows)

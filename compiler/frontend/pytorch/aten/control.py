@@ -19,6 +19,11 @@ def cond(t, condition, yes, no, operands=()):
     return tuple(t.body(yes if _holds(condition) else no, operands))
 
 
+@aten("wrap_with_set_grad_enabled")
+def without_gradients(t, enabled, body, *operands):
+    return tuple(t.body(body, operands))
+
+
 def _holds(condition: Any) -> bool:
     return bool(condition.array if isinstance(condition, Value) else condition)
 

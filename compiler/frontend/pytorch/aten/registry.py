@@ -24,6 +24,9 @@ OPERATORS: dict[str, Rule] = {}
 REFUSED: set[str] = set()
 """Operators that are refused: a reason in place of a rule."""
 
+UNCHANGING = {"fused_moving_avg_obs_fake_quant"}
+"""Operators that write in place by their schema, and whose rules refuse them where they do."""
+
 
 def aten(*names: str) -> Callable[[Rule], Rule]:
     """Registers a function for operators of these names."""

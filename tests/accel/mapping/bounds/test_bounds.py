@@ -54,8 +54,9 @@ def measured(machine: Machine, layer: MappedLayer, program, tiles, threads: int)
 def nets(random: Random) -> Iterator[tuple[Net, str]]:
     """Small layers of every kind: kernels, strides, pads, groups, products, elements."""
     for kind in ("convolution", "plain", "depthwise", "groups", "pool", "dense", "product", "add",
-                 "transposed", "convolution", "average", "below"):
-        net = Net(random.randrange(100), slopes=kind == "below")
+                 "transposed", "convolution", "average", "below", "terms", "residual", "sums",
+                 "sums of rows"):
+        net = Net(random.randrange(100), 9 if kind == "terms" else 8, slopes=kind == "below")
         yield net, result_of(net, kind, random)
 
 
@@ -75,6 +76,9 @@ def result_of(net: Net, kind: str, random: Random) -> str:
         case "product":
             a, b = net.input(2, *size), net.input(2, size[1], outputs, name="b")
             return net.matmul(a, b, zeros=random.choice(((0, 0), (3, 0), (-128, 7))))
+        case "sums of rows":
+            x, weight = net.input(9, channels), net.constant(np.ones((outputs, channels), np.int8))
+            return net.add_node("qdense", x, weight, planes=3)
         case "groups":
             return net.conv(net.rescale(net.input(1, 16, *size)), 24, group=4, **window)
     x = net.rescale(net.input(1, channels, *size))
@@ -87,8 +91,16 @@ def result_of(net: Net, kind: str, random: Random) -> str:
             return net.average_pool(x, **window)
         case "transposed":
             return net.conv_transpose(x, outputs)
+        case "sums":
+            weight = net.constant(np.ones((outputs, channels, *kernel), np.int8))
+            return net.add_node("qconv2d", x, weight, strides=strides, pads=pads, pad_value=0,
+                                planes=3)
         case "add":
             return net.add(x, net.rescale(x))
+        case "residual":
+            pads = tuple(side for end in (0, 1) for side in (
+                (size - 1) // 2 if end == 0 else size // 2 for size in kernel))
+            return net.conv(x, channels, kernel, pads=pads, met=x)
     return net.conv(x, outputs, **window)
 
 
@@ -108,7 +120,7 @@ def test_no_tiling_is_better_than_its_bound() -> None:
             tried += 1
             assert whole.cycles <= least <= cycles, (name, layer.name, tiles, threads)
             assert whole.dram_bytes <= moved <= size, (name, layer.name, tiles, threads)
-    assert tried == 24
+    assert tried == 28
 
 
 @pytest.mark.parametrize("changes", [{}, {"bus_bytes": 8}])

@@ -163,7 +163,8 @@ def test_joined_channels_of_another_type_are_refused(shape: tuple[int, ...]) -> 
     net = Net(3, element="int16")
     graph = net.graph(together(net, x := net.rescale(net.input(*shape)), x))
     assert AccelTarget(TINY).refusal(graph, graph.nodes[-1]) == (
-        "its input is int16; the accelerator takes int8")
+        "its input is int16; the accelerator takes int8; a machine as examples/machines/int16.py "
+        "takes int16")
     assert_right(LONG, graph, net.samples())
 
 

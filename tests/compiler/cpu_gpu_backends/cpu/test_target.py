@@ -12,6 +12,7 @@ from compiler.frontend import load
 from compiler.graph import Builder, Graph, Node, TensorType, evaluate, optimize, standard_passes
 from compiler.ops.registry import OPERATORS
 from examples.digits import data
+from tests.support.integer_graphs import sums
 from tests.support.operator_cases import CASES, OperatorCase, assert_same
 from tests.support.slow_cases import some_of_each
 
@@ -77,6 +78,14 @@ def test_an_integer_network_equals_the_reference_to_the_bit(digits, digits_int8)
         wanted = evaluate(digits_int8, inputs)
         for name, array in segment(inputs).items():
             np.testing.assert_array_equal(array, wanted[name])
+
+
+def test_sums_of_integers_equal_the_reference_to_the_bit() -> None:
+    """Those of 3x3 windows, too, of which Winograd's products would round some."""
+    graph, inputs = sums()
+    found, wanted = CpuTarget().compile(graph)(inputs), evaluate(graph, inputs)
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(found[name], array)
 
 
 @pytest.mark.parametrize("model", ["digits-float.onnx", "digits-int8.onnx"])

@@ -114,3 +114,12 @@ def test_what_is_refused_within_a_branch_names_it() -> None:
 def test_projections(options: dict) -> None:
     agree(lambda layer, x: layer(x), torch.randn(2, 4, 3), parts=(
         nn.LSTM(3, 5, proj_size=2, **options),))
+
+
+def test_parts_without_gradients():
+    def function(x):
+        with torch.no_grad():
+            y, z = x * 2, x + 1
+        return y - z
+
+    agree(function, torch.randn(3))

@@ -52,6 +52,11 @@ def plain_layer_norm(one, x, count):
     return one.add("LayerNormalization", x, ones, axis=-1, epsilon=EPSILON)
 
 
+def smoothed_layer_norm(one, x, count):
+    """With factors that spare the product behind it large inputs."""
+    return one.add("Mul", layer_norm(one, x, count), _vectors(one, count)[0])
+
+
 def rms_norm(one, x, count):
     """Some weights are negative."""
     weight = one.constant(one.rng.normal(0, 1, count).astype(np.float32))
@@ -76,8 +81,9 @@ def written_rms_norm(one, x, count):
 
 KINDS = {softmax: ["qbelow_max", "qsoftmax"], written_softmax: ["qbelow_max", "qsoftmax"],
          layer_norm: ["qlayer_norm"], written_layer_norm: ["qlayer_norm"],
-         plain_layer_norm: ["qlayer_norm"], rms_norm: ["qrms_norm"],
-         plain_rms_norm: ["qrms_norm"], written_rms_norm: ["qrms_norm"]}
+         plain_layer_norm: ["qlayer_norm"], smoothed_layer_norm: ["qlayer_norm"],
+         rms_norm: ["qrms_norm"], plain_rms_norm: ["qrms_norm"],
+         written_rms_norm: ["qrms_norm"]}
 
 
 def model_of(qdq, function, shape, out, zero, scale=SCALE) -> Graph:

@@ -192,3 +192,23 @@ def test_scales_above_one_stay_as_they_are() -> None:
     assert "qconv2d_blocks" in blocked_bytes(net, conv)
     shift[5] = 15
     assert blocked_bytes(net, conv) == ["qconv2d"]
+
+
+@pytest.mark.parametrize("channels", [16, 24])
+def test_sums_that_meet_a_residual(channels: int) -> None:
+    net = IntegerNet(channels)
+    x = net.conv(net.input(1, 5, 6, 7), channels, pads=(1, 1, 1, 1))
+    y = net.conv(x, channels, pads=(1, 1, 1, 1), pad_value=3, met=x)
+    graph = net.graph(net.conv(y, channels, met=net.conv(y, channels, group=channels)))
+    made, samples = verify(BlockChannels(lambda _: 0)(graph)), net.samples()
+    assert [node.op for node in made.nodes].count("qconv2d_add_blocks") == 2
+    assert [node.op for node in made.nodes].count("transpose") == 2
+    for value, wanted in evaluate(graph, samples).items():
+        np.testing.assert_array_equal(evaluate(made, samples)[value], wanted)
+
+
+def test_sums_in_groups_that_meet_a_residual_stay() -> None:
+    net = IntegerNet(1)
+    x = net.input(1, 16, 6, 7)
+    graph = net.graph(net.conv(x, 16, pads=(1, 1, 1, 1), group=4, met=x))
+    assert [node.op for node in BlockChannels(lambda _: 0)(graph).nodes] == ["qconv2d_add"]

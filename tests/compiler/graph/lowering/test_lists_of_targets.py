@@ -2,6 +2,7 @@
 stands in a list.
 """
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from compiler.cpu_gpu_backends.gpu.segment import ValueForms
 from compiler.graph import Graph, GraphRefused, evaluate, lowering
 from compiler.graph.passes.pipeline import Pass, lower
 from tests.support.float_graphs import FloatNet, assert_near, inputs_of
-from tests.support.integer_graphs import Net
+from tests.support.integer_graphs import Net, sums
 
 LISTS: dict[str, tuple[Pass, ...]] = {
     "vectors": passes(Vectors(AVX512)),
@@ -48,7 +49,7 @@ def bytes_() -> tuple[Graph, dict[str, np.ndarray]]:
     return graph, net.samples()
 
 
-@pytest.mark.parametrize("network", [floats, bytes_])
+@pytest.mark.parametrize("network", [floats, bytes_, sums])
 @pytest.mark.parametrize("name", LISTS)
 def test_every_pass_keeps_inputs_outputs_and_values(network, name: str) -> None:
     graph, given = network()
@@ -56,12 +57,25 @@ def test_every_pass_keeps_inputs_outputs_and_values(network, name: str) -> None:
     for made in lower(graph, LISTS[name])[1].values():
         assert (made.inputs, made.outputs) == (graph.inputs, graph.outputs)
         for value, array in evaluate(made, given).items():
-            if network is bytes_:
+            if network is not floats:
                 np.testing.assert_array_equal(array, wanted[value])
             elif name == "tensor cores":
                 assert np.abs(array - wanted[value]).max() <= HALVES * np.abs(wanted[value]).max()
             else:
                 assert_near(array, wanted[value])
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_processors_join_no_planes(name: str) -> None:
+    graph, _ = sums()
+    *_, made = lower(graph, LISTS[name])[1].values()
+    assert not any("planes" in node.attrs for node in made.nodes)
+    whole, given = sums()
+    alone = lower(replace(whole, outputs=tuple(
+        node.inputs[0] for node in whole.nodes if node.op == "joined_planes")), LISTS[name])[0]
+    assert {node.op for node in alone.nodes if "planes" in node.attrs} == {"cut_planes"}
+    for value, array in evaluate(alone, given).items():
+        np.testing.assert_array_equal(array, evaluate(whole, given, [value])[value])
 
 
 def test_every_pass_of_the_folder_is_in_a_list_once() -> None:

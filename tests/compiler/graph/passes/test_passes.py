@@ -21,6 +21,7 @@ from compiler.graph import (
 )
 from compiler.graph import passes
 from compiler.graph.passes import (
+    BoundsBeforeQuantize,
     EliminateDeadCode,
     FoldConstants,
     SinkDequantize,
@@ -104,12 +105,47 @@ def test_sink_dequantize_leaves_scales_of_channels() -> None:
     assert ops(graph) == ["dequantizelinear", "reshape"]
 
 
+@pytest.mark.parametrize("order", [("maximum", "minimum"), ("minimum", "maximum")])
+def test_bounds_before_quantize(order, rng) -> None:
+    """The same integers, by whichever bound first, and with the constant on either side."""
+    bounds = {"maximum": -7, "minimum": 6}
+    builder = Builder("g")
+    builder.add_input("x", TensorType((2, 99), "float32"))
+    for name, number in (("s", np.float32(0.3)), ("z", np.int8(2)),
+                         *((op, np.int8(bound)) for op, bound in bounds.items())):
+        builder.add_constant(name, np.array(number))
+    builder.emit("quantizelinear", "q", ["x", "s", "z"], "q", axis=0)
+    builder.emit(order[0], "a", ["q", order[0]], "a")
+    builder.emit(order[1], "y", [order[1], "a"], "y")
+    graph = verify(builder.finish(["y"]))
+    moved = BoundsBeforeQuantize()(graph)
+    assert ops(moved) == ["clip", "clip", "quantizelinear"]
+    x = {"x": (rng.normal(size=(2, 99)) * 4).astype(np.float32)}
+    np.testing.assert_array_equal(evaluate(moved, x)["y"], evaluate(graph, x)["y"])
+
+
+def test_bounds_stay_where_the_quantization_is_read_or_has_several_scales() -> None:
+    kept = build(("quantizelinear", "x s z", "q", AXIS), ("minimum", "q z", "y", {}),
+                 outputs=("y", "q"))
+    assert BoundsBeforeQuantize()(kept) is kept
+    builder = Builder("g")
+    builder.add_input("x", TensorType((2, 3), "float32"))
+    builder.add_constant("s", np.array([0.5, 1], np.float32))
+    builder.add_constant("z", np.zeros(2, np.int8))
+    builder.add_constant("k", np.array(3, np.int8))
+    builder.emit("quantizelinear", "q", ["x", "s", "z"], "q", axis=0)
+    builder.emit("minimum", "y", ["q", "k"], "y")
+    graph = verify(builder.finish(["y"]))
+    assert BoundsBeforeQuantize()(graph) is graph
+
+
 def test_pipeline_is_one_list() -> None:
     assert [one.name for one in standard_passes()] == [
         "fold-constants", "gathers-as-slices", "sequences-as-images", "clean-up", "wheres-as-puts",
-        "reductions-as-pools", "sink-dequantize", "integerize", "fold-constants", "clean-up",
-        "pads-in-windows",
-        "fold-scales", "transpose-weights", "eliminate-dead-code"]
+        "quantized-constants", "reductions-as-pools", "bounds-before-quantize", "sink-dequantize",
+        "weights-on-grids", "fold-scales", "raise-quantize", "integerize", "products-as-sums",
+        "fold-constants", "clean-up", "pads-in-windows", "fold-scales", "transpose-weights",
+        "eliminate-dead-code"]
     assert [one.name for one in standard_passes(integerize=False)] == [
         "fold-constants", "gathers-as-slices", "sequences-as-images", "clean-up", "wheres-as-puts",
         "fold-constants", "clean-up", "pads-in-windows", "fold-scales", "transpose-weights",
@@ -141,7 +177,7 @@ def test_pipeline_hook_sees_every_graph(tmp_path) -> None:
     last = optimize(graph, after=dump_into(tmp_path / "dump"))
     files = sorted(path.name for path in (tmp_path / "dump").iterdir())
     assert files[:2] == ["00-import.txt", "01-fold-constants.txt"]
-    assert len(files) == 15
+    assert len(files) == 21
     assert (tmp_path / "dump" / files[-1]).read_text() == str(last)
 
 

@@ -79,7 +79,7 @@ def _compared(args: argparse.Namespace, machines: list[Machine], titles: list[st
 
 def diff_closely(args: argparse.Namespace) -> int:
     """`diff`, and beside it area, clock, each layer and each unit."""
-    from lockstep.commands._diff_layers import show_estimates, show_layers, show_units
+    from lockstep.diff.tables import show_estimates, show_layers, show_units
 
     asked = _asked(args)
     technology = load_technology(args.technology)

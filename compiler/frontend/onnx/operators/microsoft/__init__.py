@@ -1,0 +1,1 @@
+"""Operators of com.microsoft that are no spellings of quantization alone."""

@@ -1,0 +1,1 @@
+"""Operators on quantized tensors, of ONNX, com.microsoft, QONNX and Lockstep itself."""

@@ -1,0 +1,7 @@
+"""How quantization is written in a file, and by which tool: read from the file's own format, before
+anything of it is imported.
+"""
+
+from compiler.frontend.spellings.files import read_signs
+
+__all__ = ["read_signs"]

@@ -1,0 +1,224 @@
+"""Products that nothing quantizes, as sums of integers in planes, which any target computes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import ClassVar
+
+import numpy as np
+
+from compiler.graph.graph import Graph, Node
+from compiler.graph.integerize.factors import (IMAGES, IN_INT32, Weight, dequantized_weight,
+                                               integer_weight, is_product, of_one_row,
+                                               shifted_bytes, stored_data)
+from compiler.graph.notes import Note
+from compiler.graph.rewrite import Builder, eliminate_dead_code
+from compiler.ops.families.planes import SUM_BITS, planes_for
+from compiler.ops.registry import find
+
+@dataclass(frozen=True, slots=True)
+class ProductsAsSums:
+    """conv2d(dequantize(x), dequantizelinear(w)) -> dequantizelinear(joined_planes(qconv2d(x, w))),
+    and so for dense layers and products of matrices, the second computed too; conv(cast(x) - z, w)
+    of int32 -> joined_planes(qconv2d(x, w)) - z * sum(w), and so for einsum, where z is one number
+    of the run: what dynamic quantization writes.
+
+    Before: operators between quantizations are integer ones, dequantized constants still nodes.
+    After: products of an activation in bytes, or in 16 bits, sum integers where int32 holds all
+    sums, the weight's zero points are in its integers, and the data's is one number. Those that
+    stay in float have a note; with `results` False only those in int32 are replaced. The sums are
+    exact, so what was computed in int32 stays the same to the bit.
+    """
+
+    results: bool = True
+    name: ClassVar[str] = "products-as-sums"
+
+    def __call__(self, graph: Graph) -> Graph:
+        if not any(find(node.op).sums or node.op in IN_INT32 for node in graph.nodes):
+            return graph
+        return _Rewriting(graph, self.results).run()
+
+
+@dataclass(slots=True)
+class _Rewriting:
+    graph: Graph
+    results: bool
+    builder: Builder = field(init=False)
+    producers: Mapping[str, Node] = field(init=False)
+    replaced: set[str] = field(default_factory=set)
+    weights: dict[tuple[str, bool], Weight | None] = field(default_factory=dict)
+    """The integers of each constant, for windows and for rows: products may share one."""
+    names: dict[tuple[object, ...], str] = field(default_factory=dict)
+    """The constants that integers are: steps of a sequence have equal ones."""
+
+    def run(self) -> Graph:
+        self.builder, self.producers = Builder.like(self.graph), self.graph.producers()
+        for node in self.graph.nodes:
+            if self._in_float(node) or self._in_int32(node):
+                self.replaced.add(node.name)
+            else:
+                self.builder.add(node)
+        if not self.replaced:
+            return self.graph
+        self.builder.notes[:] = [text for text in self.builder.notes if not self._is_over(text)]
+        return eliminate_dead_code(self.builder.finish(self.graph.outputs))
+
+    def _is_over(self, text: str) -> bool:
+        note = Note.of(text)
+        return note is not None and note.node in self.replaced
+
+    def _in_float(self, node: Node) -> bool:
+        """Replaces a product in float, where it can."""
+        if not self.results or not find(node.op).sums:
+            return False
+        x, y = (stored_data(self.graph, value, self.producers) for value in node.inputs[:2])
+        if x is None:
+            return False
+        if y is not None:
+            return self._of_computed(node, x, y)
+        weight = self._weight(node)
+        return weight is not None and self._of_weight(node, x, weight)
+
+    def _weight(self, node: Node) -> Weight | None:
+        """The integers of the second factor; None where it has none."""
+        key = _key(node)
+        if key not in self.weights:
+            self.weights[key] = integer_weight(self.graph, node) if node.op in IN_INT32 else (
+                dequantized_weight(self.graph, node, self.producers))
+        return self.weights[key]
+
+    def _of_weight(self, node: Node, x: Node, weight: Weight) -> bool:
+        source, zero, axis = x.inputs[0], x.attrs["zp"], self._axis(node)
+        if weight.planes(self.builder.values[source].dtype) is None:
+            return False
+        sums = self._sums(node, source, weight, zero)
+        scale = self._constant(node, "scale", (weight.scales * np.float32(x.attrs["scale"])).astype(
+            np.float32))
+        point = self._constant(node, "zero_point", (weight.totals * zero).astype(np.int32))
+        self._dequantized(node, sums, scale, point, axis)
+        return True
+
+    def _of_computed(self, node: Node, a: Node, b: Node) -> bool:
+        """Replaces a product of two computed matrices of bytes."""
+        sources = a.inputs[0], b.inputs[0]
+        if node.op in IMAGES or {self.graph.values[value].dtype for value in sources} != {"int8"}:
+            return False
+        greatest = [max(each.attrs["zp"] + 128, 127 - each.attrs["zp"]) for each in (a, b)]
+        bound = greatest[0] * greatest[1] * self.graph.values[sources[0]].shape[-1]
+        if bound >= 1 << SUM_BITS - 1:
+            return False
+        sums = self._joined(node, "qmatmul", [*sources], self._axis(node),
+                            planes_for(bound, "int8"), trans_b=node.attrs.get("trans_b", 0),
+                            a_zp=a.attrs["zp"], b_zp=b.attrs["zp"])
+        scale = np.float32(np.float64(a.attrs["scale"]) * b.attrs["scale"])
+        self._dequantized(node, sums, self._constant(node, "scale", np.array(scale)),
+                          self._constant(node, "zero_point", np.array(0, np.int32)), 0)
+        return True
+
+    def _in_int32(self, node: Node) -> bool:
+        """Replaces a product of int32 that bytes and a constant are, where it can."""
+        if node.op not in IN_INT32 or not is_product(self.graph, node):
+            return False
+        data = shifted_bytes(self.graph, node.inputs[0], self.producers)
+        weight = data and self._weight(node)
+        if data is None or weight is None or weight.planes("int8") is None:
+            return False
+        unsigned = self.graph.values[data.value].dtype == "uint8"
+        source, half = (self._step("to_int8", data.value), 128) if unsigned else (data.value, 0)
+        is_sequence = node.op in IMAGES and len(self.graph.values[data.value].shape) == 3
+        (self._of_sequences if is_sequence else self._shifted)(node, source, weight, data.zero,
+                                                               half)
+        return True
+
+    def _of_sequences(self, node: Node, source: str, weight: Weight, zero: str | None, half: int
+                      ) -> None:
+        """Replaces a convolution of sequences, as one of images of one row."""
+        images, length, extent = self.builder.values[source].shape
+        source = self._step("reshape", source, shape=(images, length, 1, extent))
+        value, image = node.outputs[0], self.builder.fresh(f"{node.outputs[0]}_image")
+        self._shifted(replace(node, outputs=(image,), attrs=of_one_row(node.attrs)), source, weight,
+                      zero, half)
+        self.builder.emit("reshape", self.builder.fresh_node(image), [image], value,
+                          shape=self.graph.values[value].shape)
+
+    def _shifted(self, node: Node, source: str, weight: Weight, zero: str | None, half: int
+                 ) -> None:
+        """Adds the sums of data less its zero point; that of the stored form is less by half."""
+        if zero is None and not half:
+            self._sums(node, source, weight, 0, node.outputs[0])
+        else:
+            self._less(node, source, self._sums(node, source, weight, 0), weight, zero, half)
+
+    def _less(self, node: Node, source: str, sums: str, weight: Weight, zero: str | None, half: int
+              ) -> None:
+        """Takes the zero point, less that of the stored form, times sums of weights from sums."""
+        seen = self._seen(node, source, weight).astype(np.int32)
+        totals = self._constant(node, "totals", seen)
+        offset = self._constant(node, "half", np.array(-half, np.int32))
+        point = self._step("add", zero, offset) if zero else offset
+        self.builder.emit("sub", self.builder.fresh_node(f"{node.name}.less"),
+                          [sums, self._step("mul", totals, point)], node.outputs[0])
+
+    def _seen(self, node: Node, source: str, weight: Weight) -> np.ndarray:
+        """The sum of the weights that lie on an image, of every place where pads make it differ;
+        of a product of rows one for each column."""
+        if node.op not in IMAGES:
+            return weight.totals
+        if not any(node.attrs["pads"]):
+            return weight.totals.reshape(-1, 1, 1)
+        _, *image = self.builder.values[source].shape
+        return find("conv").meaning(node.attrs, np.ones((1, *image), np.int32),
+                                    weight.steps.astype(np.int32))
+
+    def _sums(self, node: Node, source: str, weight: Weight, pad_value: int, value: str = ""
+              ) -> str:
+        """Adds the sums of a product, which int32 holds."""
+        planes = weight.planes(self.builder.values[source].dtype)
+        assert planes is not None
+        op, attrs = "qdense", {}
+        if node.op in IMAGES:
+            op, attrs = "qconv2d", {**node.attrs, "pad_value": pad_value}
+        known = weight.steps.shape, weight.steps.dtype, sha256(weight.steps.tobytes()).digest()
+        if known not in self.names:
+            self.names[known] = self._constant(node, "weight", weight.steps)
+        return self._joined(node, op, [source, self.names[known]], self._axis(node), planes, value,
+                            **attrs)
+
+    def _joined(self, node: Node, op: str, inputs: list[str], axis: int, planes: int,
+                value: str = "", **attrs: object) -> str:
+        bytes_ = self.builder.emit(op, node.name, inputs, self.builder.fresh(
+            f"{node.outputs[0]}_planes"), planes=planes, **attrs)
+        return self.builder.emit(
+            "joined_planes", self.builder.fresh_node(f"{node.name}_joined"), [bytes_],
+            value or self.builder.fresh(f"{node.outputs[0]}_sums"), axis=axis, planes=planes)
+
+    def _dequantized(self, node: Node, sums: str, scale: str, point: str, axis: int) -> None:
+        """The numbers that sums are, and the bias where there is one."""
+        bias, value = node.inputs[2:], node.outputs[0]
+        self.builder.emit("dequantizelinear", self.builder.fresh_node(f"{node.name}_dequantize"),
+                          [sums, scale, point], self.builder.fresh(value) if bias else value,
+                          axis=axis)
+        if bias:
+            whole = self.builder.nodes[-1].outputs[0]
+            if node.op in IMAGES:
+                count = self.graph.values[bias[0]].shape[0]
+                bias = (self._step("reshape", bias[0], shape=(count, 1, 1)),)
+            self.builder.emit("add", self.builder.fresh_node(f"{node.name}_bias"),
+                              [whole, *bias], value)
+
+    def _axis(self, node: Node) -> int:
+        """The axis of the outputs."""
+        return 1 if node.op in IMAGES else len(self.graph.values[node.outputs[0]].shape) - 1
+
+    def _constant(self, node: Node, role: str, array: np.ndarray) -> str:
+        return self.builder.add_constant(self.builder.fresh(f"{node.name}:{role}"), array)
+
+    def _step(self, op: str, *inputs: str, **attrs: object) -> str:
+        value = self.builder.fresh(f"{inputs[0]}_{op}")
+        return self.builder.emit(op, self.builder.fresh_node(value), inputs, value, **attrs)
+
+
+def _key(node: Node) -> tuple[str, bool]:
+    """The constant that a product reads, and whether it is [outputs, ...]."""
+    weights = find(node.op).weights
+    return node.inputs[1], node.op in IMAGES or bool(weights and not weights.scale_axis(node.attrs))

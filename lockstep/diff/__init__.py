@@ -1,0 +1,1 @@
+"""Two machines side by side: what `lockstep diff` and `lockstep intrinsic diff` print of them."""

@@ -1,0 +1,100 @@
+"""Weights of more bits than gemm takes: a sum of terms, each a pass over the same inputs."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from accel.mapping.lowering import LoweringError
+from accel.mapping.memory.weights import in_entries
+from accel.mapping.operators.blocked import Blocks
+from accel.mapping.target import AccelTarget
+from accel.sim.timed import cycle
+from compiler.ops.records.weights import terms_of
+from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
+from tests.support.machines import MACHINES, HALVED, TINY, example
+from tests.support.slow_cases import some_fast
+
+PRODUCTS = {
+    "convolution": lambda net, x: net.conv(x, 9, (3, 2), pads=(1, 0, 1, 2), pad_value=5),
+    "rows": lambda net, x: net.conv(net.slice(x, (0, 1, 1), (0, 3, 1)), 8, strides=(2, 2)),
+    "blocks": lambda net, x: net.conv(x, 16, (3, 3), group=2),
+    "depthwise": lambda net, x: net.conv(x, 8, (3, 3), group=8),
+    "transposed": lambda net, x: net.conv_transpose(x, 6, (2, 3), (2, 2), pad_value=-4),
+    "dense": lambda net, x: net.dense(net.flatten(x), 11),
+}
+
+
+def wide_graph(name: str, least: int = -255, most: int = 254):
+    """A layer whose weights are differences of bytes."""
+    net = Net(len(name), 9)
+    graph = net.graph(PRODUCTS[name](net, net.rescale(net.input(1, 8, 6, 5))))
+    weights = graph.nodes[-1].inputs[1]
+    clipped = graph.constants[weights].clip(least, most)
+    return replace(graph, constants=graph.constants | {weights: clipped}), net.samples()
+
+
+def notes(machine, graph) -> set[str]:
+    return {layer.note.rpartition("; ")[2]
+            for layer in AccelTarget(machine).compile(graph).layers[-1:]}
+
+
+def test_terms(rng) -> None:
+    for dtype in ("int8", "int16"):
+        end = np.iinfo(dtype).max
+        for least, most, count in ((-end - 1, end, 1), (0, end + 1, 2), (-2 * end - 2, 0, 2),
+                                   (0, 2 * end + 1, 3)):
+            weights = np.append(rng.integers(least, most, 50), (least, most))
+            terms = terms_of(weights, dtype, 3)
+            assert terms is not None
+            assert len(terms) == count and {term.dtype.name for term in terms} == {dtype}
+            np.testing.assert_array_equal(sum(term.astype(int) for term in terms), weights)
+
+
+def test_more_terms_than_three_are_refused() -> None:
+    with pytest.raises(LoweringError) as error:
+        in_entries(np.array([[-20, 382]]), Blocks(1, 2, 1))
+    assert str(error.value) == "its weights must be sums of 3 int8, not reach -20 and 382"
+
+
+@some_fast(7, "name, machine", [(name, machine) for name in PRODUCTS for machine in MACHINES])
+def test_differences_of_bytes(name: str, machine: str) -> None:
+    graph, samples = wide_graph(name)
+    assert_right(MACHINES[machine], graph, samples)
+    assert notes(MACHINES[machine], graph) == {"in 2 passes"}
+
+
+def test_the_greatest_difference_takes_a_third_pass() -> None:
+    graph, samples = wide_graph("convolution", most=255)
+    assert_right(TINY, graph, samples)
+    assert notes(TINY, graph) == {"in 3 passes"}
+
+
+def test_sparse_products_take_each_term_in_passes_of_its_own() -> None:
+    graph, samples = wide_graph("convolution")
+    assert_right(HALVED, graph, samples)
+    assert notes(HALVED, graph) == {"by sparse in 4 passes"}
+
+
+def test_an_instruction_of_bytes_takes_no_differences() -> None:
+    graph, samples = wide_graph("depthwise")
+    machine = example("depthwise", MACHINES["1x32x16"])
+    assert_right(machine, graph, samples)
+    assert notes(machine, graph) == {"in 2 passes"}
+
+
+def test_cycles_grow_by_the_second_pass() -> None:
+    """The array's work doubles; what is around a product stays."""
+    graph, samples = wide_graph("convolution")
+    _, narrow = (wide_graph("convolution", *ends)[0] for ends in ((-255, 254), (-128, 127)))
+    one, two = (cycle.simulate(TINY, AccelTarget(TINY).compile(each).program, values=False)
+                for each in (narrow, graph))
+    assert one.cycles < two.cycles < 2 * one.cycles
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", ["tiny-1x4x4", "2x8x8"])
+def test_every_simulator_computes_them(machine: str) -> None:
+    graph, samples = wide_graph("convolution")
+    machine_ = MACHINES[machine]
+    assert_simulators_agree(machine_, assert_right(machine_, graph, samples), samples)

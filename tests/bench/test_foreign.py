@@ -1,0 +1,84 @@
+"""`python -m bench networks.foreign`: verdicts about files that other tools have quantized."""
+
+import numpy as np
+import onnx
+import pytest
+
+from bench.networks.foreign import BENCH, ENVIRONMENTS, TOOLS, SCRIPTS
+from bench.support.foreign_files import Quantized, judged
+from compiler.frontend.models import graph_of
+
+HEAD = '<ir_version: 10, opset_import: ["" : 21]>'
+CONSTANTS = """<float s = {0.1}, int8 z = {0},
+ int8[4,4] w = {1,2,3,4, 5,6,7,8, 1,2,3,4, 5,6,7,8}> """
+NET = HEAD + "g (float[1,4] x) => (float[1,4] y)" + CONSTANTS + """{
+  xq = QuantizeLinear (x, s, z)
+  xd = DequantizeLinear (xq, s, z)
+  wd = DequantizeLinear (w, s, z)
+  a = MatMul (xd, wd)
+  aq = QuantizeLinear (a, s, z)
+  y = DequantizeLinear (aq, s, z)
+}"""
+MOVED = HEAD + "g (float[1,4] x) => (float[1,4] y)" + CONSTANTS + """{
+  xq = QuantizeLinear (x, s, z)
+  xd = DequantizeLinear (xq, s, z)
+  wd = DequantizeLinear (w, s, z)
+  xr = Relu (xd)
+  wt = Transpose <perm = [1, 0]> (wd)
+  a = MatMul (xr, wt)
+  b = Erf (a)
+  y = MatMul (b, wt)
+}"""
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def save(text: str, **arrays: np.ndarray):
+        path = tmp_path / "net.onnx"
+        onnx.save(onnx.parser.parse_model(text), path)
+        if arrays:
+            np.savez(path.with_suffix(".npz"), **arrays)
+        return path
+    return save
+
+
+def test_a_verdict_has_steps_products_and_segments(saved) -> None:
+    """The tool's output is two steps off in one element."""
+    x = np.array([[1, -2, 0.5, 3]], np.float32)
+    y = np.array([[0.6, 0.8, 1.1, 1.3]], np.float32)
+    verdict = judged(saved(NET, x0=x, y0=y), "accel:tiny-1x4x4")
+    assert not verdict.failed and verdict.spellings == "QDQ"
+    assert verdict.products == verdict.accel_products == 16 and verdict.percent == 100
+    assert verdict.segments == 1 and verdict.is_right
+    weights = np.tile(np.arange(1, 9), 2).reshape(4, 4)
+    exact = np.clip(np.rint(x @ weights), -128, 127) * 0.1
+    assert verdict.tool == pytest.approx(np.abs(exact - y).max() / 0.1, abs=0.01)
+
+
+def test_products_count_where_both_factors_are_quantized(saved) -> None:
+    """Behind a relu and a transpose they still are; behind Erf without quantization no more."""
+    graph = graph_of(saved(MOVED))
+    assert [node.name for node in Quantized(graph).products] == ["MatMul_5"]
+
+
+def test_what_fails_is_told(saved) -> None:
+    verdict = judged(saved(NET.replace("y = Deq", "y = com.microsoft.Deq").replace(
+        '"" : 21', '"" : 21, "com.microsoft" : 1').replace(
+            "MatMul (xd, wd)", "com.microsoft.QOrderedMatMul (xd, wd)")), "accel:tiny-1x4x4")
+    assert not verdict.is_right and verdict.percent is None
+    assert "ImportRefused: " in verdict.failed and "QOrderedMatMul" in verdict.failed
+
+
+def test_the_command_says_which_tools_are_absent(saved, tmp_path, capsys) -> None:
+    assert BENCH.main(["--files", str(saved(NET)), "--machine", "tiny-1x4x4"]) == 0
+    said = capsys.readouterr().out
+    assert "net.onnx" in said and "100.0 %" in said and "foreign_refused 0" in said
+    assert BENCH.main(["--environments", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert all(f"{tool}: absent" in said for tool in TOOLS)
+
+
+def test_every_tool_has_a_script_and_an_environment() -> None:
+    assert all((SCRIPTS / tool.script).exists() and tool.environment in ENVIRONMENTS
+               for tool in TOOLS.values())
+    assert all("==" in package for packages in ENVIRONMENTS.values() for package in packages)

@@ -1,0 +1,98 @@
+"""A quantized tensor that meets the sums of a product before they are requantized."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compiler.frontend import convert
+from compiler.graph import evaluate, optimize
+from compiler.graph.passes.pipeline import standard_passes
+from tests.support.effort import tries
+
+PRODUCTS = {
+    "conv": ("qconv2d_add", (2, 6, 7, 6), (6, 6, 3, 3), 0, lambda one, x, w, bias: one.add(
+        "Conv", x, w, bias, name="product", pads=[1] * 4)),
+    "groups": ("qconv2d_add", (2, 6, 7, 6), (6, 2, 1, 3), 0, lambda one, x, w, bias: one.add(
+        "Conv", x, w, bias, name="product", pads=[0, 1, 0, 1], group=3)),
+    "dense": ("qdense_add", (3, 6), (6, 6), 0, lambda one, x, w, bias: one.add(
+        "Gemm", x, w, bias, name="product", transB=1)),
+    "rows": ("qdense_add", (2, 5, 6), (6, 6), 1, lambda one, x, w, bias: one.add(
+        "Add", one.add("MatMul", x, w, name="product"), bias)),
+}
+"""The integer operator, the shapes of input and weight, the axis of its scales, and the product."""
+
+
+def network(one, name: str, dtype: str, weights: str, out: float = 0.11, relu: bool = True,
+            first: bool = False, share: float = 1.0):
+    """A product, to which its own input is added. Returns the result and the input's shape."""
+    _, shape, kernel, axis, product = PRODUCTS[name]
+    zeros = [int(zero) for zero in one.rng.integers(0, 90, 2)]
+    x = one.requantized(one.input("x", *shape), 0.03, zeros[0], dtype)
+    values = one.rng.integers(0, 120, kernel).astype(weights)
+    scales = one.rng.uniform(0.001, 0.003, 6).astype(np.float32) * share
+    zero = (one.rng.integers(0, 120, 6) * (weights == "uint8")).astype(weights)
+    w = one.add("DequantizeLinear", *map(one.constant, (values, scales, zero)), axis=axis)
+    bias = one.rng.normal(size=6) * (share == 1)
+    y = product(one, x, w, one.constant(bias.astype(np.float32)))
+    y = one.add("Add", *((y, x) if first else (x, y)), name="sum")
+    y = one.add("Relu", y, name="act") if relu else y
+    return one.requantized(y, out, zeros[1], dtype), shape
+
+
+def differences(model, y: str, shape, rng):
+    """The integer graph, and by how much it differs from the float one."""
+    feeds = {"x": rng.normal(size=shape).astype(np.float32)}
+    graph = optimize(convert(model))
+    wanted = evaluate(optimize(convert(model), standard_passes(integerize=False)), feeds)[y]
+    return graph, np.abs(evaluate(graph, feeds)[y] - wanted).max()
+
+
+@settings(max_examples=tries(30))
+@given(st.sampled_from(sorted(PRODUCTS)), st.sampled_from(("int8", "uint8")),
+       st.sampled_from(("int8", "uint8")), st.booleans(), st.booleans(), st.integers(0, 1 << 16))
+def test_residuals(qdq, name: str, dtype: str, weights: str, relu: bool, first: bool, seed: int
+                   ) -> None:
+    one = qdq(seed=seed)
+    y, shape = network(one, name, dtype, weights, relu=relu, first=first)
+    graph, off = differences(one.model(y), y, shape, one.rng)
+    assert [node.op for node in graph.nodes if node.op.endswith("_add")] == [PRODUCTS[name][0]]
+    assert not graph.notes and off < 1.01 * 0.11
+
+
+def test_channels_of_tiny_weights(qdq, rng) -> None:
+    """Dead channels have scales of next to nothing: their weights become coarser."""
+    one = qdq()
+    y, shape = network(one, "conv", "int8", "int8", share=1e-6)
+    graph, off = differences(one.model(y), y, shape, rng)
+    node = graph.node("product")
+    assert node.op == "qconv2d_add" and off < 1.01 * 0.11
+    assert not graph.constants[node.inputs[2]].any()
+    assert set(graph.constants[node.inputs[6]]) == {32767}
+
+
+def test_steps_of_the_sums_that_are_too_coarse(qdq, rng) -> None:
+    one = qdq()
+    y, shape = network(one, "conv", "int8", "int8", out=0.001, share=10)
+    graph, off = differences(one.model(y), y, shape, rng)
+    assert any(note.startswith("product (conv2d) stays in float: its residual")
+               and note.endswith("steps of the result off") for note in graph.notes)
+    assert off < 1.01 * 0.001
+
+
+def test_two_products_stay_in_float(qdq) -> None:
+    one = qdq()
+    x = one.requantized(one.input("x", 1, 4, 5, 5))
+    products = [one.add("Conv", x, one.weight(4, 4, 1, 1), name=name) for name in ("a", "b")]
+    y = one.requantized(one.add("Add", *products, name="sum"))
+    assert ("sum (add) stays in float: it adds the sums of two products, which have no common "
+            "scale") in optimize(convert(one.model(y))).notes
+
+
+def test_a_residual_that_is_repeated_stays_in_float(qdq) -> None:
+    one = qdq()
+    x = one.requantized(one.input("x", 1, 4, 5, 5))
+    r = one.requantized(one.input("r", 1, 4, 1, 1))
+    y = one.add("Add", one.add("Conv", x, one.weight(4, 4, 1, 1), name="product"), r, name="sum")
+    notes = optimize(convert(one.model(one.requantized(y)))).notes
+    assert any(note.startswith("product (conv2d) stays in float: ") and note.endswith(
+        ", which its sums meet, must have their shape") for note in notes)
