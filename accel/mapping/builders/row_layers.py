@@ -43,8 +43,8 @@ def row_function_ways(node: Node, graph: Graph, known: Forms, machine: Machine) 
     selection = select_rows(machine, graph, node, blocks.channels)
     own = [name for name in dict.fromkeys(step.intrinsic.name for step in selection.steps)
            if name in machine.own]
-    few = _are_few(math.prod(known.shape(node.inputs[0])[:-1]), blocks)
-    other = ("by shipped ones" if selection.across else "on the host" if few else "across lanes")
+    other = ("by shipped ones" if selection.across else
+             "on the host" if few_rows(node, known, blocks) else "across lanes")
     note = f"by {', '.join(own)} on the accelerator; without: {other}" if own else ""
     constants = _constants(node, known, selection, blocks)
     if selection.across:
@@ -80,7 +80,9 @@ def _across(node: Node, known: Forms, selection: RowSelection, machine: Machine
     what comes behind it."""
     blocks, form = blocks_of(machine.config), known[node.outputs[0]]
     x, z = _matrix(known, node.inputs[0]), _matrix(known, node.outputs[0])
-    _require_rows(x.shape[0], blocks)
+    lanes = blocks.batch * blocks.block_out
+    if blocks.batch > 1 and x.shape[0] % lanes:
+        raise LoweringError(f"its {x.shape[0]} rows are not a multiple of the {lanes} of an entry")
     turns = _turns(machine)
     given, kept = (turns and _stays_turned(known, value)
                    for value in (node.inputs[0], node.outputs[0]))
@@ -107,19 +109,10 @@ def _between_turns(node: Node, x: View, z: View, selection: RowSelection, blocks
             replace(layer, inputs={"x": first}, result=last, room=turned.size), behind)
 
 
-def _require_rows(rows: int, blocks: Blocks) -> None:
-    """Refuses rows that fill too little of an entry, or parts of one in several."""
-    lanes = blocks.batch * blocks.block_out
-    if _are_few(rows, blocks):
-        raise LoweringError(f"its rows are {rows} of {lanes} that are computed at once; the host "
-                            "computes fewer than half of them for less")
-    if blocks.batch > 1 and rows % lanes:
-        raise LoweringError(f"its {rows} rows are not a multiple of the {lanes} of an entry")
-
-
-def _are_few(rows: int, blocks: Blocks) -> bool:
-    """True of rows that fill less than half of an entry."""
-    return 2 * rows < blocks.batch * blocks.block_out
+def few_rows(node: Node, known: Forms, blocks: Blocks) -> str:
+    """How many rows fill less than half of an entry; "" where they fill more."""
+    rows, lanes = math.prod(known.shape(node.inputs[0])[:-1]), blocks.batch * blocks.block_out
+    return f"{rows} of {lanes}" if 2 * rows < lanes else ""
 
 
 def _stays_turned(known: Forms, value: str) -> bool:
