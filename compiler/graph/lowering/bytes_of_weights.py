@@ -7,7 +7,7 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.ops.families.planes import are_planes
+from compiler.ops.records.planes import are_planes
 from compiler.ops.families.requantization import sums_of
 from compiler.ops.records.weights import terms_of
 from compiler.ops.registry import find
