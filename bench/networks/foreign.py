@@ -32,7 +32,8 @@ TORCH = ("torch==2.13.0", "torchao==0.18.0", "onnx==1.23.2", "onnxruntime==1.31.
          "onnxscript==0.7.2", "brevitas==0.13.4", "qonnx==1.0.0", "onnxoptimizer==0.4.2",
          "nncf==3.4.0", "coremltools==9.0")
 ENVIRONMENTS = {"torch": TORCH,
-                "litert": ("ai-edge-quantizer==0.10.0", "tensorflow-cpu==2.21.0")}
+                "litert": ("ai-edge-quantizer==0.10.0", "ai-edge-litert==2.3.0",
+                           "tensorflow-cpu==2.21.0")}
 """Packages of each environment."""
 
 CNNS = ("resnet", "mobile", "unet")

@@ -5,6 +5,7 @@ Networks are in Keras, since the converter takes nothing else without jax.
 
 import numpy as np
 import tensorflow as tf
+from ai_edge_litert.interpreter import Interpreter
 from ai_edge_quantizer import quantizer, recipe
 from cases import Case, make_all
 
@@ -70,7 +71,7 @@ def _converted(model: tf.keras.Model, samples: list[np.ndarray], mode: str) -> b
         return converter.convert()
     plain = converter.convert()
     made = quantizer.Quantizer(plain, RECIPES[mode]())
-    (signature, ends), = tf.lite.Interpreter(model_content=plain).get_signature_list().items()
+    (signature, ends), = Interpreter(model_content=plain).get_signature_list().items()
     ranges = made.calibrate({signature: [{ends["inputs"][0]: sample} for sample in samples]}
                             ) if mode == "edge-int8" else None
     return bytes(made.quantize(ranges).quantized_model)
@@ -83,7 +84,7 @@ def make(case: Case) -> None:
     samples = [rng.normal(size=model.inputs[0].shape).astype(np.float32) for _ in range(SAMPLES)]
     path = case.path(".tflite")
     path.write_bytes(_converted(model, samples, case.mode))
-    interpreter = tf.lite.Interpreter(str(path))
+    interpreter = Interpreter(str(path))
     interpreter.allocate_tensors()
     given = interpreter.get_input_details()[0]
     sample = samples[0]
