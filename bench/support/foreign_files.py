@@ -148,8 +148,8 @@ def _step(graph: Graph, output: str, array: Array) -> float:
 
 def _apart(made: Values, wanted: Values, steps: Mapping[str, float]) -> float:
     """The largest difference, in steps."""
-    return max(float(np.abs(made[name].astype(np.float64) - wanted[name]).max()) / step
-               for name, step in steps.items())
+    return max(round(float(np.abs(made[name].astype(np.float64) - wanted[name]).max()) / step, 3)
+               for name, step in steps.items())        # outputs are float32, so are their steps
 
 
 class Quantized:
