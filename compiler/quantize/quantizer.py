@@ -48,6 +48,8 @@ from compiler.quantize.settling import Declined, integer_nodes, planned_nodes, s
 RANKING_SAMPLES = 4         # for ranking layers before some fall back to float
 NOTHING = "nothing runs on the accelerator: the quantizer left every layer in float"
 KEPT = "kept in float on request"
+USABLE_DECIBELS = 15
+"""Of outputs with less signal to noise little can be made."""
 
 Array = np.ndarray
 Ranges = dict[str, tuple[float, float]]
@@ -102,6 +104,16 @@ class Quantized:
     sparse: tuple[str, ...] = ()
     made_for: Mapping[str, str] = field(default_factory=dict)
     unused: Mapping[str, str] = field(default_factory=dict)
+    layers_for: Callable[[float], tuple[str, ...]] = field(default=lambda decibels: (), repr=False)
+    """The fewest of the layers that hurt most that stay in float for so many decibels."""
+
+    @cached_property
+    def needed(self) -> tuple[str, ...]:
+        """The layers that would have to stay in float for `USABLE_DECIBELS`, those that hurt most
+        first; none where the outputs have as much. Found when it is read, by further trials.
+        """
+        usable = self.decibels is None or self.decibels >= USABLE_DECIBELS
+        return () if usable else self.layers_for(USABLE_DECIBELS)
 
     def graph_of(self, shapes: Mapping[str, int] | None = None,
                  arrays: Mapping[str, Array] | None = None) -> Graph:
@@ -380,7 +392,8 @@ class _Quantizer:
                          attempt.measured.decibels, self.samples.count, self.equalized, fallen,
                          _Forms(self.source, self.samples.shapes, attempt, self.options.patterns,
                                 self.declined),
-                         self.sparse, unused=unused)
+                         self.sparse, unused=unused, layers_for=lambda decibels: self._fall_back(
+                             self._rank(attempt), Budget(decibels=decibels))[1])
 
     def _unused(self, attempt: _Attempt) -> Iterator[tuple[str, str]]:
         """Why no layer has a pattern, by its name."""

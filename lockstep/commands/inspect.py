@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _fates(args: argparse.Namespace) -> dict[str, Any]:
-    """What becomes of each layer. Raises ImportRefused."""
+    """Tells what becomes of each layer. Raises ImportRefused."""
     from accel.machine.loading import load_machine
     from compiler.frontend.models import graph_of
     from runtime import SimulatedDevice, simulator

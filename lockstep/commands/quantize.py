@@ -16,6 +16,9 @@ from lockstep.printing.table import show_table
 from lockstep.options.paths import float_model_file, input_file, output_file
 from lockstep.options.results import add_pictures, add_rows
 
+NAMED = 6
+"""The most layers that a line names; it counts the others."""
+
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(
@@ -101,7 +104,8 @@ def _figures(args: argparse.Namespace, options: Mapping[str, Any], quantized) ->
         "fell_back": list(quantized.fell_back),
         "fixed": quantized.fixed, "hindrance": quantized.hindrance, "samples": quantized.samples,
         "agreement": quantized.agreement,
-        "sqnr_db": quantized.decibels, "unused": dict(quantized.unused),
+        "sqnr_db": quantized.decibels, "needed": list(quantized.needed),
+        "unused": dict(quantized.unused),
         "layers": [asdict(layer) for layer in quantized.layers]}
 
 
@@ -136,6 +140,8 @@ def _decibels(value: float | None) -> str:
 
 
 def _summary(figures: Mapping[str, Any]) -> Iterator[str]:
+    from compiler.quantize.quantizer import USABLE_DECIBELS
+
     layers = figures["layers"]
     if figures["hindrance"]:
         yield figures["hindrance"]
@@ -163,4 +169,9 @@ def _summary(figures: Mapping[str, Any]) -> Iterator[str]:
     yield ("output: " + ("no quantization noise" if noise is None else f"{noise:.1f} dB")
            + ("" if figures["agreement"] is None
               else f", {figures['agreement']:.2%} of the largest outputs as in float"))
+    if needed := figures["needed"]:
+        more = f" and {len(needed) - NAMED} more" if len(needed) > NAMED else ""
+        yield (f"below {USABLE_DECIBELS} dB outputs are of little use; --budget "
+               f"{USABLE_DECIBELS}dB keeps {len(needed)} of {len(layers)} layers in float, those "
+               f"that hurt most: {', '.join(needed[:NAMED])}{more}")
     yield f"{figures['output']}: sha256 {figures['sha256'][:16]}"

@@ -81,6 +81,28 @@ def test_files_are_joined_and_the_budget_is_reported(tmp_path, capsys) -> None:
     assert re.search(r"layer +operator +numbers +alone +accumulated +at output", printed)
 
 
+def test_layers_at_fault_are_named(tmp_path, samples, capsys) -> None:
+    """One channel is large and then nearly ignored."""
+    network = onnx.load(FLOAT)
+    for tensor in network.graph.initializer:
+        array = onnx.numpy_helper.to_array(tensor).copy()
+        if tensor.name in ("conv3.weight", "conv3.bias"):
+            array[3] = np.abs(array[3]) * 3000
+        if tensor.name == "conv4.weight":
+            array[:, 3] /= 3000
+        tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
+    model, report = tmp_path / "net.onnx", tmp_path / "r.json"
+    onnx.save(network, model)
+    assert main(["quantize", str(model), "--calibration", str(samples), "--json", str(report),
+                 "-o", str(tmp_path / "q.onnx")]) == 0
+    figures = json.loads(report.read_text())
+    needed, layers = figures["needed"], figures["layers"]
+    assert needed and figures["sqnr_db"] < 15
+    assert (f"below 15 dB outputs are of little use; --budget 15dB keeps {len(needed)} of "
+            f"{len(layers)} layers in float, those that hurt most: {', '.join(needed[:6])}"
+            ) in capsys.readouterr().out
+
+
 def test_a_dimension_that_the_file_fixes_is_told(tmp_path, capsys) -> None:
     """Expand to two images does nothing to two samples, and something to one."""
     constants = {"w": np.ones((2, 3, 1, 1), np.float32), "s": np.array([2, 3, 4, 4])}

@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.graph import Node
 from compiler.ops.families.row_functions import RECIPROCALS, ROOTS, exponentials
-from compiler.ops.families.windows import window_shape
+from compiler.ops.records.windows import window_shape
 
 __all__ = ["CASES", "OperatorCase", "assert_same"]
 

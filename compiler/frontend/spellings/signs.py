@@ -1,4 +1,4 @@
-"""What a file says of itself: who wrote it, and which operators quantize, how and how often."""
+"""Signs that a file gives: who wrote it, and which operators quantize, how and how often."""
 
 from collections import Counter
 from collections.abc import Iterable

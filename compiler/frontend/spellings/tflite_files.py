@@ -20,7 +20,7 @@ def read(path: Path) -> FileSigns:
 
 
 def _producers(path: Path) -> Iterator[str]:
-    """What the file says of its converter: a description, and a version among its metadata."""
+    """The file's words on its converter: a description, and a version among its metadata."""
     import tflite  # pyright: ignore[reportMissingImports]
 
     model = tflite.Model.GetRootAs(path.read_bytes(), 0)

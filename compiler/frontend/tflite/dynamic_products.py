@@ -102,7 +102,7 @@ def _of_blocks(c: Converter, weights: int, perm: Sequence[int], way: str) -> str
 
 
 def _sums_of_weights(c: Converter, rows: Rows, weights: np.ndarray, how: Mapping[str, Any]) -> str:
-    """What a convolution has of each number of an image of ones: fewer at the borders, where zeros
+    """The sums of a convolution over an image of ones: fewer at the borders, where zeros
     are around it.
     """
     totals = weights.sum(1, np.int32, keepdims=True)

@@ -15,7 +15,7 @@ from compiler.ops.families.planes import (are_planes, arrays_in_planes, check_fa
                                           of_planes)
 from compiler.ops.families.requantization import (arrays_of_channels, check_padded, check_stored,
                                                   multipliers, of_channels, sums_of, wrapped)
-from compiler.ops.families.windows import (check_dilations, check_numbers, check_steps,
+from compiler.ops.records.windows import (check_dilations, check_numbers, check_steps,
                                            check_windows, image_axes, image_views, image_windows,
                                            kernel_axes, pixel_of, reach_of, views_of, windowed)
 from compiler.ops.records.broadcasting import along

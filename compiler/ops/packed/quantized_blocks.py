@@ -20,7 +20,7 @@ import numpy as np
 from compiler import te
 from compiler.ops.families.convolutions import convolved_sums
 from compiler.ops.families.requantization import requantized, rescaled_array
-from compiler.ops.families.windows import image_axes, pixel_rows, reach_of, windowed
+from compiler.ops.records.windows import image_axes, pixel_rows, reach_of, windowed
 from compiler.ops.integers.arithmetic import scaled
 from compiler.ops.packed.channel_blocks import from_blocks, in_blocks, outputs_last
 from compiler.ops.records.blocks import LANES, blocks_of

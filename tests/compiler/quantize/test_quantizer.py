@@ -11,6 +11,7 @@ from onnx import TensorProto, numpy_helper
 from compiler.frontend import convert
 from compiler.graph import optimize
 from compiler.quantize import Quantized, QuantizeRefused, quantize
+from compiler.quantize.quantizer import USABLE_DECIBELS
 from compiler.quantize.ranges.calibration import BATCH
 from tests.support.onnx_runtime import compare_layers
 
@@ -179,6 +180,16 @@ def test_the_outlier_falls_back_under_a_budget(float_model, rng, budget) -> None
         assert reason == ("fell back to float for the budget of "
                           + ("25 dB" if budget == "25dB" else "1 points of agreement")
                           if name in made.fell_back else "it reads no quantized value")
+
+
+def test_useless_outputs_are_told_with_what_would_mend_them(float_model, rng) -> None:
+    one = float_model()
+    model, samples = one.model(outlier(one)), rng.standard_normal((32, 3, 6, 6), np.float32)
+    made = quantize(model, samples)
+    assert decibels(made) < USABLE_DECIBELS and {"bad", "conv2"} <= {*made.needed}
+    mended = quantize(model, samples, budget=f"{USABLE_DECIBELS}dB")
+    assert made.needed == mended.fell_back and decibels(mended) >= USABLE_DECIBELS
+    assert mended.needed == ()
 
 
 def test_equalization_mends_the_outlier(float_model, rng) -> None:
