@@ -33,16 +33,16 @@ QUANTIZED = ("quantizelinear", "dequantizelinear", "quantize", "dequantize")
 def prepare(graph: Graph, place: str = "model",
             patterns: Sequence[Pattern | TermPattern] = (),
             without: Collection[tuple[str, str]] = ()) -> LayeredNetwork:
-    """The network of a float graph; what patterns match are layers, but where `without` names a
-    pattern with the value that it would make. Raises QuantizeRefused, with `place` before the
-    reason.
+    """The network of a float graph, in which constants may be dequantized; what patterns match are
+    layers, but where `without` names a pattern with the value that it would make. Raises
+    QuantizeRefused, with `place` before the reason.
     """
+    graph = FoldConstants()(graph)
     for node in graph.nodes:
         if node.op in QUANTIZED:
             raise QuantizeRefused(f"{place}: is quantized already: {node.name} is a {node.op}; "
                                   "give the float model")
-    for change in (FoldConstants(), GathersAsSlices(), WheresAsPuts(), SequencesAsImages(),
-                   CleanUp(),
+    for change in (GathersAsSlices(), WheresAsPuts(), SequencesAsImages(), CleanUp(),
                    ReductionsAsPools(before_products=True)):
         graph = change(graph)
     network = LayeredNetwork(graph, [], dict(graph.constants), Names(graph.values), place,

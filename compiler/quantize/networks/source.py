@@ -69,8 +69,16 @@ def is_quantized(path: str | PathLike[str]) -> bool:
     """True if a file has quantized operators; False for programs of frameworks. Raises
     ImportRefused.
     """
-    return not is_of_torch(path) and not is_of_keras(path) and any(
-        node.op_type in QUANTIZED for node in read_file(path).model.graph.node)
+    return not is_of_torch(path) and not is_of_keras(path) and _quantized(
+        read_file(path).model.graph) is not None
+
+
+def _quantized(graph: onnx.GraphProto) -> onnx.NodeProto | None:
+    """The first quantized operator; constants that are dequantized are weights in float."""
+    known = {constant.name for constant in graph.initializer}
+    known |= {node.output[0] for node in graph.node if node.op_type == "Constant"}
+    return next((node for node in graph.node if node.op_type in QUANTIZED and not (
+        node.op_type == "DequantizeLinear" and known.issuperset(node.input))), None)
 
 
 def _of_torch(model: Any, place: str, samples: Mapping[str, Array] | Array, example_inputs: Any,
@@ -115,10 +123,10 @@ def _of_model(model: Any, place: str, bind: Bindings | None, keep_float: tuple[s
                               f"{type(model).__name__}")
     bound = bound_model(loaded, bind, place)
     check_model(bound, place)
-    for node in bound.graph.node:
-        if node.op_type in QUANTIZED:
-            raise QuantizeRefused(f"{place}: is quantized already: {node.name or node.op_type} is "
-                                  f"a {node.op_type}; give the float model")
+    node = _quantized(bound.graph)
+    if node is not None:
+        raise QuantizeRefused(f"{place}: is quantized already: {node.name or node.op_type} is "
+                              f"a {node.op_type}; give the float model")
     recurrent = Recurrent.of(bound, keep_float)
     name = Path(place).stem if loaded is not model else "model"
     values = real_inputs(bound.graph)

@@ -160,3 +160,26 @@ def test_a_layer_is_one_of_integers():
 
     graph, _ = traced(rule, x=rng.normal(size=(2, 7)).astype(np.float32))
     assert operators(optimize(graph)) == ["quantize", "qdense", "dequantize"]
+
+
+@pytest.mark.parametrize("groups, times", [(1, [[1]]), (4, [[1, 2, 4, 3]])])
+def test_uint4_with_zero_points_is_int8_to_a_layer(groups, times):
+    """Groups, too, whose scales are multiples of one number."""
+    rng = np.random.default_rng(4)
+    weight = rng.integers(0, 16, (5, 16)).astype(np.uint8)
+    scales = rng.uniform(0.01, 0.02, (5, 1)).astype(np.float32) * np.array(times, np.float32)
+    zeros = rng.integers(0, 16, (5, groups))
+
+    x = rng.normal(size=(2, 16)).astype(np.float32)
+
+    def rule(t, x):
+        w = quantization.dequantize_affine(t, t.constant(weight), [1, 16 // groups],
+                                           t.constant(scales), t.constant(zeros), "uint8", 0, 15)
+        y = t.emit("dense", quantization.fake_quantize(t, x, 0.05, 3, -128, 127), w, trans_b=1)
+        return quantization.fake_quantize(t, y, 0.1, -2, -128, 127)
+
+    graph, (wanted,) = traced(rule, x=x)
+    integers = optimize(graph)
+    assert operators(integers) == ["quantize", "qdense", "dequantize"]
+    (y,) = evaluate(integers, {"x": x}).values()
+    assert np.abs(y - wanted).max() < 0.101

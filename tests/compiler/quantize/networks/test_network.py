@@ -154,6 +154,16 @@ def test_quantized_already_wrong(float_model) -> None:
         quantize(one.model(x), np.zeros((1, 2), np.float32))
 
 
+def test_dequantized_weights_are_weights_in_float(float_model) -> None:
+    """Of networks whose weights alone other tools have quantized."""
+    one = float_model()
+    weight = one.add("DequantizeLinear", one.constant(np.ones((3, 2, 1, 1), np.int8)),
+                     one.constant(np.float32(0.5)), one.constant(np.int8(0)))
+    model = one.model(one.add("Conv", one.input("x", 1, 2, 4, 4), weight, name="conv"))
+    made = quantize(model, np.ones((2, 2, 4, 4), np.float32))
+    assert [(layer.name, layer.quantized) for layer in made.layers] == [("conv", True)]
+
+
 def test_a_graph_that_is_quantized_already_wrong() -> None:
     builder = Builder("net")
     x = builder.add_input("x", TensorType((1, 2), "float32"))
