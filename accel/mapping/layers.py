@@ -9,6 +9,7 @@ from functools import lru_cache
 from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
 from accel.mapping.builders import movement, pools, products, row_layers, vector_layers
+from accel.mapping.builders.channel_parts import channel_parts
 from accel.mapping.builders.layer import Builder, MappedLayer, leading_refusal
 from accel.mapping.builders.residuals import PRODUCT, product_with_residual
 from accel.mapping.builders.terms import terms
@@ -25,7 +26,7 @@ from accel.mapping.selecting.row_selection import is_row_function
 from accel.mapping.selecting.selection import is_elementwise
 from accel.mapping.selecting.sums import require_sums, weight_of
 from compiler.graph.graph import Graph, Node
-from compiler.ops.families.planes import are_planes
+from compiler.ops.records.planes import are_planes
 from compiler.ir import Tensorized, walk_stmts
 from compiler.tensorize import Intrinsic
 
@@ -153,8 +154,29 @@ def _in_form(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: B
 def _product(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: Blocks
              ) -> MappedLayer | tuple[MappedLayer, ...]:
     if node.op not in PRODUCT:
-        return LAYERS[node.op](node, graph, known, blocks)
+        built = LAYERS[node.op](node, graph, known, blocks)
+        return _in_parts(node, graph, known, machine, blocks, built) or built
     return product_with_residual(node, graph, known, machine, blocks, LAYERS[PRODUCT[node.op]])
+
+
+def _in_parts(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: Blocks,
+              built: MappedLayer | tuple[MappedLayer, ...]) -> tuple[MappedLayer, ...]:
+    """The layers of blocks of channels with different numbers of passes, where these take fewer
+    cycles than the whole, as tiles are priced; else none."""
+    if (not isinstance(built, MappedLayer) or shape_of(built.operator).passes == 1
+            or are_planes(node) or node.attrs.get("group", 1) > 1 or known.of(node).part):
+        return ()
+
+    def part(cut: Graph) -> MappedLayer:
+        layer = LAYERS[node.op](node, cut, known, blocks)
+        assert isinstance(layer, MappedLayer)
+        return layer
+
+    parts = channel_parts(node, graph, built, blocks, part)
+    try:
+        return parts if parts and _cycles(parts, machine) < _cycles((built,), machine) else ()
+    except LoweringError:
+        return ()
 
 
 def _first_that_fits(machine: Machine, *ways: Callable[[], MappedLayer | tuple[MappedLayer, ...]]
@@ -172,11 +194,17 @@ def _first_that_fits(machine: Machine, *ways: Callable[[], MappedLayer | tuple[M
 
 def _row_function(node: Node, graph: Graph, known: Forms, machine: Machine
                   ) -> tuple[MappedLayer, ...]:
-    """The first way that fits, or of rows across lanes the one of the fewest cycles."""
+    """The first way that fits, or of rows across lanes the one of the fewest cycles. Refuses rows
+    that take as many cycles as more than twice of them.
+    """
     ways = [*row_layers.row_function_ways(node, graph, known, machine)]
     if not any(layer.operator.across for layer in ways[0]):
         return _first_that_fits(machine, *(lambda way=way: way for way in ways))
-    return min(ways, key=lambda layers: _cycles(layers, machine))
+    cycles, best = min(((_cycles(way, machine), way) for way in ways), key=lambda one: one[0])
+    if few := row_layers.few_rows(node, known, blocks_of(machine.config)):
+        raise LoweringError(f"its rows are {few} that are computed at once, in about {cycles:.0f} "
+                            "cycles; the host computes fewer than half of them for less")
+    return best
 
 
 def _require_products(node: Node, graph: Graph, config: AccelConfig) -> None:

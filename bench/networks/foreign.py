@@ -114,8 +114,13 @@ def _line(one: Verdict) -> str:
 def _given(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
         inside = sorted(path.iterdir()) if path.is_dir() and path.suffix != ".mlpackage" else [path]
-        yield from (one for one in inside if names_model(str(one))
-                    and ".float." not in one.name and ".ready." not in one.name)
+        yield from (one for one in inside if _is_judged(one))
+
+
+def _is_judged(path: Path) -> bool:
+    """True for a model that a tool has quantized; those that it makes them of lie there, too."""
+    return (path.suffix not in (".npz", ".failed") and names_model(str(path))
+            and not {".float", ".ready"} & {*path.suffixes})
 
 
 def _made(sheet: Sheet, folder: Path) -> Iterator[Path]:

@@ -46,7 +46,8 @@ PER_LAYER = 64
 TARGET = "accel:pynq-1x16x16"
 PRODUCTS = ("conv2d", "convtranspose2d", "dense", "matmul")
 
-ALL_PRODUCTS = (*PRODUCTS, "conv", "einsum", "qconv2d", "qconvtranspose2d", "qdense", "qmatmul")
+ALL_PRODUCTS = (*PRODUCTS, "conv", "einsum", "qconv2d", "qconvtranspose2d", "qdense", "qmatmul",
+                "qconv2d_add", "qdense_add")
 
 BENCH = Bench(__file__, __doc__)
 BENCH.option("--size", choices=("small", "full"), default="full", help="of quantized networks")

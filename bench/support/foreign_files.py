@@ -63,7 +63,8 @@ def judged(path: Path, target: str) -> Verdict:
             row.spelling for row in read_signs(path).spelled))
         _judge(verdict, path, target)
     except Exception as error:  # noqa: BLE001  -- refusals and crashes are results here
-        verdict.failed = f"{type(error).__name__}: {str(error).strip() or 'no message'}"
+        said = str(error).strip().removeprefix(f"{path}: ") or "no message"
+        verdict.failed = f"{type(error).__name__}: {said}"
     return verdict
 
 

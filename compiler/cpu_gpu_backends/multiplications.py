@@ -1,4 +1,4 @@
-"""How many products a node sums: counted in its own loops, whatever the operator is called."""
+"""Counts the products that a node sums, in its own loops, whatever the operator is called."""
 
 from functools import cache
 from math import prod

@@ -13,17 +13,17 @@ from typing import Any
 
 from compiler import te
 from compiler.ops.families import (activations, affine, convolutions, elementwise, gathers,
-                                   integer_maps, joins, movement, planes, pooling, products,
-                                   quantization, reductions, residuals, row_functions, scatters,
-                                   terms)
+                                   integer_maps, joins, movement, pooling, products, quantization,
+                                   reductions, row_functions, scatters)
 from compiler.ops.packed import channel_blocks, last_convolutions, quantized_blocks, winograd
 from compiler.ops.records.node import Attrs, Node, TensorType
 from compiler.ops.records.operator import Operator
 from compiler.ops.records.rules import TypeRefused, Types
+from compiler.ops.sums import residuals, terms
 from compiler.te import Tensor
 
 FAMILIES = (convolutions, pooling, products, residuals, activations, elementwise, reductions,
-            movement, joins, gathers, scatters, quantization, affine, integer_maps, terms, planes,
+            movement, joins, gathers, scatters, quantization, affine, integer_maps, terms,
             row_functions, channel_blocks, quantized_blocks, winograd, last_convolutions)
 
 

@@ -109,9 +109,8 @@ class Quantized:
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
-        """What `USABLE_DECIBELS` would take: the layers that would have to stay in float, those
-        that hurt most first; none where the outputs have as much. Found when it is read, by
-        further trials.
+        """The layers that would have to stay in float for `USABLE_DECIBELS`, those that hurt most
+        first; none where the outputs have as much. Found when it is read, by further trials.
         """
         usable = self.decibels is None or self.decibels >= USABLE_DECIBELS
         return () if usable else self.layers_for(USABLE_DECIBELS)

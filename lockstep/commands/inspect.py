@@ -4,6 +4,7 @@ where, before anything is compiled.
 
 import argparse
 import json
+from dataclasses import asdict
 from typing import Any
 
 from compiler.errors import RequestError
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     asked, signs = Asked.of(args), read_signs(args.model)
     figures: dict[str, Any] = {
         "model": args.model.title, "kind": signs.kind, "producers": [*signs.producers],
-        "tools": [*signs.tools], "spellings": [row._asdict() for row in signs.spelled],
+        "tools": [*signs.tools], "spellings": [asdict(row) for row in signs.spelled],
         "refusals": []}
     show_file(figures)
     try:
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _fates(args: argparse.Namespace) -> dict[str, Any]:
-    """What becomes of each layer. Raises ImportRefused."""
+    """Tells what becomes of each layer. Raises ImportRefused."""
     from accel.machine.loading import load_machine
     from compiler.frontend.models import graph_of
     from runtime import SimulatedDevice, simulator

@@ -1,4 +1,5 @@
-"""What will be integer, where, and why not: the stages of the pipeline before any that compiles."""
+"""Tells what will be integer, where, and why not: the stages of the pipeline before any
+that compiles."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -12,9 +12,10 @@ from math import prod
 
 from compiler.errors import ArgumentError
 from compiler.graph.graph import Graph, Node
+from compiler.ops.registry import find
 
-CONVOLUTIONS = ("conv2d", "qconv2d")
-MATRICES = ("dense", "qdense", "matmul", "qmatmul")
+CONVOLUTIONS = ("conv2d", "qconv2d", "qconv2d_add")
+MATRICES = ("dense", "qdense", "qdense_add", "matmul", "qmatmul")
 OTHERS = ("convtranspose2d", "qconvtranspose2d", "conv", "einsum")
 """Operators with products that are no layers of those simulators."""
 
@@ -75,8 +76,7 @@ def _layer(graph: Graph, node: Node) -> ProductLayer:
 
 
 def _convolution(graph: Graph, node: Node) -> ProductLayer:
-    (images, channels, height, width), (filters, depth, *kernel) = (
-        graph.values[name].shape for name in node.inputs[:2])
+    (images, channels, height, width), (filters, depth, *kernel) = _factors(graph, node)
     if any(step > 1 for step in node.attrs.get("dilations", ())):
         raise ArgumentError(f"dilations must be 1, not {node.attrs['dilations']} ({node.name})")
     top, left, bottom, right = node.attrs["pads"]
@@ -90,13 +90,19 @@ def _product(graph: Graph, node: Node) -> ProductLayer:
     """Rows are pixels. A weight is the same for all of them; of two matrices that are computed,
     each leading place has its own product.
     """
-    left, right = (graph.values[name].shape for name in node.inputs[:2])
+    left, right = _factors(graph, node)
     columns = graph.values[node.outputs[0]].shape[-1]
     rows, times = prod(left[:-1]), 1
     if len(right) > 2:
         times = prod(graph.values[node.outputs[0]].shape[:-2])
         rows = left[-2]
     return ProductLayer(node.name, rows, 1, (1, 1), (1, 1), left[-1], columns, times)
+
+
+def _factors(graph: Graph, node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shapes of what a product multiplies: its first input, and a weight behind its data."""
+    weight = node.inputs[find(node.op).data_inputs or 1]
+    return graph.values[node.inputs[0]].shape, graph.values[weight].shape
 
 
 def scalesim(graph: Graph) -> str:

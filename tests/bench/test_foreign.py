@@ -1,12 +1,17 @@
 """`python -m bench networks.foreign`: verdicts about files that other tools have quantized."""
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
 
 from bench.networks.foreign import BENCH, ENVIRONMENTS, TOOLS, SCRIPTS
-from bench.support.foreign_files import Quantized, judged
+from bench.support.foreign_files import MOST_STEPS, Quantized, judged
 from compiler.frontend.models import graph_of
+from compiler.frontend.spellings import read_signs
+
+MODELS = Path(__file__).parents[1] / "models"
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]>'
 CONSTANTS = """<float s = {0.1}, int8 z = {0},
@@ -33,11 +38,11 @@ MOVED = HEAD + "g (float[1,4] x) => (float[1,4] y)" + CONSTANTS + """{
 
 @pytest.fixture
 def saved(tmp_path):
-    def save(text: str, **arrays: np.ndarray):
+    def save(text: str, x0=None, y0=()):
         path = tmp_path / "net.onnx"
         onnx.save(onnx.parser.parse_model(text), path)
-        if arrays:
-            np.savez(path.with_suffix(".npz"), **arrays)
+        if x0 is not None:
+            np.savez(path.with_suffix(".npz"), x0=x0, y0=y0)
         return path
     return save
 
@@ -82,3 +87,29 @@ def test_every_tool_has_a_script_and_an_environment() -> None:
     assert all((SCRIPTS / tool.script).exists() and tool.environment in ENVIRONMENTS
                for tool in TOOLS.values())
     assert all("==" in package for packages in ENVIRONMENTS.values() for package in packages)
+
+
+KEPT = sorted(path for path in (MODELS / "foreign").iterdir() if path.suffix != ".npz")
+"""Files that the tools themselves have written (``--size small``), with the tools' own outputs."""
+
+SPELLED = {"gru.ort-dynamic-u8": "dynamic", "lstm.ort-dynamic-s8": "dynamic of com.microsoft",
+           "resnet.ort-qop-u8s8": "QOperator of com.microsoft", "resnet.ort-qdq-u8u8": "QDQ",
+           "resnet.torch-fx-qat": "QCDQ", "resnet.torch-pt2e-x86": "QDQ",
+           "resnet.brevitas-qonnx-w4a4": "QONNX", "resnet.tflite-16x8": "TFLite 16x8",
+           "resnet.tflite-edge-int4": "TFLite weights of few bits"}
+
+
+def test_each_kept_file_has_its_spelling() -> None:
+    assert {path.stem for path in KEPT} == {*SPELLED}
+    for path in KEPT:
+        assert SPELLED[path.stem] in [row.spelling for row in read_signs(path).spelled], path.name
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_files_of_tools_are_right(path: Path) -> None:
+    """In integers as without, and as the tool's own runtime has it."""
+    verdict = judged(path, "accel:tiny-1x4x4")
+    if "ImportRefused" in verdict.failed:
+        pytest.skip(verdict.failed)
+    assert not verdict.failed
+    assert verdict.is_right and verdict.tool is not None and verdict.tool <= MOST_STEPS

@@ -13,7 +13,7 @@ from accel.sim.rtl import verilated
 from accel.sim.timed import cycle
 from accel.sim.meaning.functional import simulate
 from compiler.graph import Graph, Node, TensorType, evaluate, infer, verify
-from compiler.ops.families.windows import window_shape
+from compiler.ops.records.windows import window_shape
 
 Array = np.ndarray
 

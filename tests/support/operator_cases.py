@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.graph import Node
 from compiler.ops.families.row_functions import RECIPROCALS, ROOTS, exponentials
-from compiler.ops.families.windows import window_shape
+from compiler.ops.records.windows import window_shape
 
 __all__ = ["CASES", "OperatorCase", "assert_same"]
 
@@ -208,20 +208,6 @@ MATRICES = [
     OperatorCase("qmatmul", {"trans_b": 0, "a_zp": -128, "b_zp": 7, "bias": 9, "mult": 40000,
                              "shift": 25, **CLAMP}, (_int8(3, 4, 17), _int8(17, 6))),
     OperatorCase("qdense", CLAMP, (_int8(2, 3, 1, 37), _int8(5, 37), *_parameters(5, 21))),
-    *(OperatorCase("qdense", {"planes": planes}, (_int8(2, 3, 37), _int8(5, 37)))
-      for planes in (1, 3, 4)),
-    OperatorCase("qdense", {"planes": 2}, (_int16(3, 37), _int8(5, 37))),
-    OperatorCase("qmatmul", {"trans_b": 1, "a_zp": -128, "b_zp": 7, "planes": 3},
-                 (_int8(2, 1, 4, 9), _int8(3, 5, 9))),
-    OperatorCase("cut_planes", {"axis": 1, "planes": 4, "dtype": "int8"},
-                 (_rng.integers(-2**31, 2**31, (2, 3, 5)).astype(np.int32),)),
-    OperatorCase("cut_planes", {"axis": 2, "planes": 2, "dtype": "int16"},
-                 (_rng.integers(-2**31, 2**31, (1, 2, 4)).astype(np.int32),)),
-    OperatorCase("joined_planes", {"axis": 1, "planes": 3}, (_int8(2, 6, 3, 1),)),
-    OperatorCase("joined_planes", {"axis": 2, "planes": 4}, (_int8(1, 2, 8),)),
-    OperatorCase("joined_planes", {"axis": 0, "planes": 2}, (_int16(4, 5),)),
-    OperatorCase("qconv2d", _window((2, 1), (1, 0, 2, 1), group=2, pad_value=77, planes=3),
-                 (_int8(2, 4, 5, 6), _int8(6, 2, 3, 2))),
     OperatorCase("qdense", CLAMP, (_int8(3, 37), _int8(5, 37), *_parameters(5, 21))),
     OperatorCase("qdense", CLAMP, (np.full((1, 2**17), -128, np.int8),      # the sums wrap
                                    np.full((3, 2**17), -128, np.int8), *_parameters(3, 40))),
@@ -598,10 +584,32 @@ TERMS = [
     OperatorCase("qconv2d_add_blocks", _int8_window((1, 2), (1, 0, 2, 1)),
                  (_int8(1, 2, 5, 6, 16), _int8(1, 3, 6, 3, 16), _int8(3, 3, 1, 16, 16, 4),
                   *_scales(3, 16, terms=192), _factors(48).reshape(3, 16))),
+    OperatorCase("qpacked_matmul_add", CLAMP,
+                 (_int8(2, 7, 8), _int8(2, 7, 21), _int8(2, 2, 16, 4), *_scales(32, terms=8),
+                  _factors(32))),
     OperatorCase("qdense_add", CLAMP, (_int8(2, 3, 37), _int8(2, 3, 5), _differences(5, 37),
                                        *_parameters(5, 21), _factors(5))),
 ]
 """Sums with more terms than a product of bytes."""
 
+SUMS_IN_PLANES = [
+    *(OperatorCase("qdense", {"planes": planes}, (_int8(2, 3, 37), _int8(5, 37)))
+      for planes in (1, 3, 4)),
+    OperatorCase("qdense", {"planes": 2}, (_int16(3, 37), _int8(5, 37))),
+    OperatorCase("qmatmul", {"trans_b": 1, "a_zp": -128, "b_zp": 7, "planes": 3},
+                 (_int8(2, 1, 4, 9), _int8(3, 5, 9))),
+    OperatorCase("cut_planes", {"axis": 1, "planes": 4, "dtype": "int8"},
+                 (_rng.integers(-2**31, 2**31, (2, 3, 5, 2)).astype(np.int32),)),
+    OperatorCase("cut_planes", {"axis": 2, "planes": 2, "dtype": "int16"},
+                 (_rng.integers(-2**31, 2**31, (1, 2, 4)).astype(np.int32),)),
+    OperatorCase("joined_planes", {"axis": 1, "planes": 3}, (_int8(2, 6, 3, 1),)),
+    OperatorCase("joined_planes", {"axis": 2, "planes": 4}, (_int8(1, 2, 8),)),
+    OperatorCase("joined_planes", {"axis": 0, "planes": 2}, (_int16(4, 5),)),
+    OperatorCase("qconv2d", _window((2, 1), (1, 0, 2, 1), group=2, pad_value=77, planes=3),
+                 (_int8(2, 4, 5, 6), _int8(6, 2, 3, 2))),
+]
+"""Sums that nothing quantizes."""
+
 CASES = [*CONVOLUTIONS, *TRANSPOSED_CASES, *POOLS, *MATRICES, *ELEMENTWISE, *RESHAPES,
-         *MOVEMENTS, *OF_16_BITS, *BLOCKS, *INT8_BLOCKS, *AFFINE, *LAST, *EXACT, *TERMS]
+         *MOVEMENTS, *OF_16_BITS, *BLOCKS, *INT8_BLOCKS, *AFFINE, *LAST, *EXACT, *TERMS,
+         *SUMS_IN_PLANES]

@@ -13,7 +13,7 @@ from accel.mapping.memory.views import View
 from accel.mapping.operators import blocked
 from accel.mapping.operators.blocked import Activation, BlockedOperator, Blocks, Quantization
 from compiler.graph.graph import Graph, Node
-from compiler.ops.families.planes import PLANES, are_planes
+from compiler.ops.records.planes import PLANES, are_planes
 from compiler.ops.registry import find
 from compiler.te import bits
 

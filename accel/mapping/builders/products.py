@@ -22,7 +22,7 @@ from accel.mapping.operators.convolutions import ConvolutionForm
 from accel.mapping.operators.products import Planes
 from accel.mapping.operators.transposed import Phases, phases
 from compiler.graph.graph import Graph, Node
-from compiler.ops.families.planes import PLANES, are_planes
+from compiler.ops.records.planes import PLANES, are_planes
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import bits, numpy_dtype
 from compiler.tensorize import Intrinsic

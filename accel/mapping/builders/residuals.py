@@ -12,7 +12,7 @@ from accel.mapping.operators.elementwise import numbers_of, parameters_of, recor
 from accel.mapping.operators.residuals import with_residual
 from accel.mapping.selecting.selection import INPUTS, RESULTS, covered
 from compiler.graph.graph import Graph, Node
-from compiler.ops.families.residuals import WITH_RESIDUAL
+from compiler.ops.sums.residuals import WITH_RESIDUAL
 from compiler.ops.integers.arithmetic import requantize
 from compiler.te import Expr
 from compiler.tensorize.cover import COMPUTED, CONSTANTS, leaf

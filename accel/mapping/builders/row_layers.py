@@ -43,8 +43,8 @@ def row_function_ways(node: Node, graph: Graph, known: Forms, machine: Machine) 
     selection = select_rows(machine, graph, node, blocks.channels)
     own = [name for name in dict.fromkeys(step.intrinsic.name for step in selection.steps)
            if name in machine.own]
-    few = _are_few(math.prod(known.shape(node.inputs[0])[:-1]), blocks)
-    other = ("by shipped ones" if selection.across else "on the host" if few else "across lanes")
+    other = ("by shipped ones" if selection.across else
+             "on the host" if few_rows(node, known, blocks) else "across lanes")
     note = f"by {', '.join(own)} on the accelerator; without: {other}" if own else ""
     constants = _constants(node, known, selection, blocks)
     if selection.across:
@@ -78,36 +78,41 @@ def _across(node: Node, known: Forms, selection: RowSelection, machine: Machine
             ) -> Iterator[tuple[Layers, MappedLayer, Layers]]:
     """The ways to compute a function of rows across lanes: what comes before, the function, and
     what comes behind it."""
-    (value, *_), (result,), blocks = node.inputs, node.outputs, blocks_of(machine.config)
-    x, z, form = _matrix(known, value), _matrix(known, result), known[result]
-    rows, elements = x.shape
+    blocks, form = blocks_of(machine.config), known[node.outputs[0]]
+    x, z = _matrix(known, node.inputs[0]), _matrix(known, node.outputs[0])
     lanes = blocks.batch * blocks.block_out
-    if _are_few(rows, blocks):
-        raise LoweringError(f"its rows are {rows} of {lanes} that are computed at once; the host "
-                            "computes fewer than half of them for less")
-    if blocks.batch > 1 and rows % lanes:
-        raise LoweringError(f"its {rows} rows are not a multiple of the {lanes} of an entry")
+    if blocks.batch > 1 and x.shape[0] % lanes:
+        raise LoweringError(f"its {x.shape[0]} rows are not a multiple of the {lanes} of an entry")
     turns = _turns(machine)
-    given, kept = (turns and _stays_turned(known, one) for one in (value, result))
+    given, kept = (turns and _stays_turned(known, value)
+                   for value in (node.inputs[0], node.outputs[0]))
     if not (given or kept):
         channels = form.c if form.plain else blocks.padded(form.c)
         yield (), _function(node, x, z, channels, selection, blocks), ()
     if turns and (given or x.strides[1] == 1) and (kept or z.strides[1] == 1):
-        wide = blocks.padded(rows)
-        turned = View((wide, elements), (1, wide), wide * elements)
-        first, last = f"{value}{TURNED}" if given else f"{result}.input", f"{result}{TURNED}"
-        before = () if given else _turned(node, "turned", value, x, turned.transposed((1, 0)),
-                                          blocks)
-        layer = _function(node, turned, turned, elements, selection, blocks)
-        yield (tuple(replace(one, result=first, room=turned.size) for one in before),
-               replace(layer, inputs={"x": first}, result=last, room=turned.size),
-               () if kept else _turned(node, "back", last, turned.transposed((1, 0)), z, blocks,
-                                       not form.plain))
+        before, layer, behind = _between_turns(node, x, z, selection, blocks, not form.plain)
+        source = {"x": f"{node.inputs[0]}{TURNED}"} if given else layer.inputs
+        yield () if given else before, replace(layer, inputs=source), () if kept else behind
 
 
-def _are_few(rows: int, blocks: Blocks) -> bool:
-    """True of rows that fill less than half of an entry."""
-    return 2 * rows < blocks.batch * blocks.block_out
+def _between_turns(node: Node, x: View, z: View, selection: RowSelection, blocks: Blocks,
+                   padded: bool) -> tuple[Layers, MappedLayer, Layers]:
+    """A function of the transpose of what it reads, whose transpose it writes."""
+    (value, *_), (result,) = node.inputs, node.outputs
+    rows, elements = blocks.padded(x.shape[0]), x.shape[1]
+    turned = View((rows, elements), (1, rows), rows * elements)
+    first, last = f"{result}.input", f"{result}{TURNED}"
+    before = _turned(node, "turned", value, x, turned.transposed((1, 0)), blocks)
+    layer = _function(node, turned, turned, elements, selection, blocks)
+    behind = _turned(node, "back", last, turned.transposed((1, 0)), z, blocks, padded)
+    return (tuple(replace(one, result=first, room=turned.size) for one in before),
+            replace(layer, inputs={"x": first}, result=last, room=turned.size), behind)
+
+
+def few_rows(node: Node, known: Forms, blocks: Blocks) -> str:
+    """How many rows fill less than half of an entry; "" where they fill more."""
+    rows, lanes = math.prod(known.shape(node.inputs[0])[:-1]), blocks.batch * blocks.block_out
+    return f"{rows} of {lanes}" if 2 * rows < lanes else ""
 
 
 def _stays_turned(known: Forms, value: str) -> bool:
@@ -132,19 +137,21 @@ def _matrix(known: Forms, value: str) -> View:
     matrix = view and view.reshaped((math.prod(shape[:-1]), shape[-1]))
     if matrix is None or part is not None:
         raise LoweringError("its rows lie in memory among others")
-    return matrix
+    # Padding lies beside an only element, which has no stride.
+    return matrix if shape[-1] > 1 else replace(matrix, strides=(matrix.strides[0], 1))
 
 
 def _function(node: Node, x: View, z: View, channels: int, selection: RowSelection, blocks: Blocks
               ) -> MappedLayer:
     """The function itself, of rows with any strides."""
-    lanes, (row, element) = blocks.batch * blocks.block_out, z.strides
+    lanes, (rows, elements), (row, element) = blocks.batch * blocks.block_out, x.shape, z.strides
     together = lanes if x.strides[0] == 1 == row else 1
-    operator = row_function_across(stage_of(node), x.shape, channels, selection, blocks, together)
+    operator = row_function_across(stage_of(node), (rows, elements), channels, selection, blocks,
+                                   together)
     return MappedLayer(
         node, operator, {"x": node.inputs[0]}, {}, views={"x": x},
         pitches=(0, 0, row * lanes, row * blocks.block_out, element, row),
-        bounds=((-4, -1, x.shape[0]),) if x.shape[0] % lanes else ())
+        bounds=((-4, -1, rows),) if rows % lanes else ())
 
 
 def _turned(node: Node, part: str, value: str, x: View, z: View, blocks: Blocks,

@@ -126,7 +126,7 @@ class Stages:
 
     def _read(self, step: CoverStep, operand: Operand, expr: Expr, scope: str,
               place: tuple[Expr, ...], computed: Mapping[Expr, Tensor], row: Tensor | None) -> Expr:
-        """What an operand of a step reads there."""
+        """The element that an operand of a step reads there."""
         n, y, x, c, b, o = place
         if scope == COMPUTED and expr in computed:
             tensor = computed[expr]

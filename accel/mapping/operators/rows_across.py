@@ -73,8 +73,8 @@ class _Across(Stages):
 
     def _folded(self, stage: RowStage, place: tuple[Expr, ...], computed: Mapping[Expr, Tensor],
                 row: Tensor) -> Expr:
-        """What the last step of a total folds into it: its value, or the operand beside the total
-        of one that assigns."""
+        """The value that the last step of a total folds into it: its own, or the operand beside the
+        total of one that assigns."""
         step = stage.steps[-1]
         if step.intrinsic.update != "assign":
             return self._value(step, place, computed, row)

@@ -19,7 +19,7 @@ loaded before the tiles that share it: weights by the loop over channels, input 
 columns, which then encloses the loop over channels.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 
 from accel.machine.machine import Machine
@@ -28,10 +28,10 @@ from accel.mapping.operators.blocked import AROUND, BlockedOperator
 from accel.mapping.schedules.demands import piece_of
 from accel.mapping.schedules.ranking import choose
 from accel.mapping.schedules.tiles import Tiles, shape_of
-from compiler.ir import loops
+from compiler.ir import Program, loops
 from compiler.schedule import Schedule
 from compiler.schedule.handle import StageSchedule
-from compiler.schedule.primitives.intrinsics import first_match
+from compiler.schedule.primitives.intrinsics import first_match, tensorized
 from compiler.te import Expr, Read, Reduce, Tensor, walk
 from compiler.tensorize import Intrinsic
 
@@ -314,10 +314,19 @@ class LayerSteps:
 
     def compute(self) -> None:
         """Replaces what vector computes of them by instructions."""
+        for place, forms in self._places():
+            self._try(place, forms)
+
+    def program_computed(self) -> Program | None:
+        """The program after `compute`, made in one step; None where that refuses."""
+        return tensorized(self.steps.program, dict(self._places()))
+
+    def _places(self) -> Iterator[tuple[str, Iterable[Intrinsic]]]:
+        """The loops of what vector computes, with the instructions that may compute it."""
         for role in self.computed:
-            self._lanes(role, self._bodies(role))
+            yield f"{self.stages[role]}_b", self._bodies(role)
             if role in self.operator.numbers and self._is_folded(role):
-                self._try(f"{self.stages[role]}_b_init", self._assigning)
+                yield f"{self.stages[role]}_b_init", self._assigning
 
     def _bodies(self, role: str) -> list[Intrinsic]:
         """The instructions that may compute a stage: the one that is known, or all that assign, the

@@ -70,8 +70,11 @@ def _scheduled(machine: Machine, operator: BlockedOperator, tiles: Tiles,
         made = schedule(machine, operator, tiles, threads).program
         return NamedProgram(made, prefix_of(operator))
     layer.steps = Schedule(program)
-    layer.compute()
-    return NamedProgram(layer.steps.program, prefix_of(layer.operator))
+    computed = layer.program_computed()
+    if computed is None:
+        layer.compute()                 # says what there is no instruction for
+        computed = layer.steps.program
+    return NamedProgram(computed, prefix_of(layer.operator))
 
 
 def require_instructions(machine: Machine, operator: BlockedOperator, tiles: Tiles,

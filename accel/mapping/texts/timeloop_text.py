@@ -104,6 +104,8 @@ def _notes(part: LayerPart, factors: Mapped) -> Iterator[str]:
     shape = shape_of(part.layer.operator)
     if shape.row:
         yield "# windows are packed: C are the elements of a window"
+    if shape.residuals:
+        yield "# the sums meet a residual, which is loaded besides"
     for name, extent in (("P", shape.columns), ("Q", shape.rows)):
         if factors.extent(name) != extent:
             yield f"# {name} is {extent}; the last tile counts as a whole one"

@@ -7,7 +7,7 @@ import brevitas.nn as qnn
 import torch
 from brevitas.export import export_onnx_qcdq, export_qonnx
 from brevitas.quant import Int8ActPerTensorFloat, Int8WeightPerChannelFloat
-from cases import Case, make_all
+from cases import Case, make_all, slimmed
 from networks import SEED, SIZES
 from torch import nn
 
@@ -44,6 +44,7 @@ def make(case: Case) -> None:
         made(torch.randn(8, 3, extent, extent))         # ranges of activations
         made.eval()
         export(made, args=sample, export_path=str(case.path(".onnx")), opset_version=17)
+        slimmed(case.path(".onnx"))
         case.keep(sample.numpy(), made(sample).numpy(), "Brevitas")
 
 

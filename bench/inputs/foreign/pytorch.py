@@ -4,9 +4,8 @@ import copy
 from collections.abc import Callable
 from pathlib import Path
 
-import onnx
 import torch
-from cases import Case, make_all
+from cases import Case, make_all, slimmed
 from networks import network
 from torch import nn
 
@@ -30,7 +29,7 @@ def _x86() -> object:
     from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
     return x86.X86InductorQuantizer().set_global(
-        x86.get_default_x86_inductor_quantization_config(reduce_range=True))
+        x86.get_default_x86_inductor_quantization_config())
 
 
 def _xnnpack() -> object:
@@ -67,10 +66,7 @@ def _torchao(config: str, **options: object) -> Callable[[nn.Module, Samples], n
 def _as_onnx(model: nn.Module, samples: Samples, path: Path) -> None:
     torch.onnx.export(model, (samples[0],), str(path), input_names=["x"], output_names=["y"],
                       dynamo=True, opset_version=21, optimize=True, external_data=False)
-    made = onnx.load(path)
-    for told in (made.graph, *made.graph.node, *made.graph.value_info):
-        told.ClearField("metadata_props")       # stack traces, three times as large as the network
-    onnx.save(made, path)
+    slimmed(path)
 
 
 def _as_traced_onnx(model: nn.Module, samples: Samples, path: Path) -> None:

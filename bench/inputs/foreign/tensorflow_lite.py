@@ -85,9 +85,14 @@ def make(case: Case) -> None:
     path.write_bytes(_converted(model, samples, case.mode))
     interpreter = tf.lite.Interpreter(str(path))
     interpreter.allocate_tensors()
-    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], samples[0])
+    given = interpreter.get_input_details()[0]
+    sample = samples[0]
+    if given["dtype"] != np.float32:
+        scale, zero = given["quantization"]
+        sample = np.clip(np.rint(sample / scale + zero), -128, 127).astype(given["dtype"])
+    interpreter.set_tensor(given["index"], sample)
     interpreter.invoke()
-    case.keep(samples[0], interpreter.get_tensor(interpreter.get_output_details()[0]["index"]),
+    case.keep(sample, interpreter.get_tensor(interpreter.get_output_details()[0]["index"]),
               "LiteRT")
 
 

@@ -1,5 +1,5 @@
-"""How quantization is written in a file, and by which tool: read from the file's own format, before
-anything of it is imported.
+"""Spellings of quantization in a file, and the tool that wrote them: read from the file's own
+format, before anything of it is imported.
 """
 
 from compiler.frontend.spellings.files import read_signs

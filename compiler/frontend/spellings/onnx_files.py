@@ -83,8 +83,8 @@ class _Signs:
     def _of_pair(self, node: NodeProto, attributes: Mapping[str, Any]) -> str:
         """``uint8``, ``int8 constant per channel, zero points``."""
         scale, zero = (self._array(node.input, place) for place in (1, 2))
-        kind = next((found for name in (node.input[2:3], node.input[:1]) for text in name
-                     if (found := self._type(text)) in (*CODES, TensorProto.INT32)),
+        told = map(self._type, (*node.input[2:3], *node.input[:1]))
+        kind = next((kind for kind in told if kind in CODES or kind == TensorProto.INT32),
                     attributes.get("output_dtype", TensorProto.UINT8))
         words = [_name(kind)]
         if node.input[0] in self.constants and node.op_type == "DequantizeLinear":
@@ -109,9 +109,10 @@ class _Signs:
         found = (self.constants[name].data_type for name in names if name in self.constants)
         return [*dict.fromkeys(_name(kind) for kind in found if kind in CODES)]
 
-    def _type(self, name: str) -> int | None:
+    def _type(self, name: str) -> int:
+        """The element type of a value, 0 where the file does not say it."""
         constant = self.constants.get(name)
-        return self.types.get(name) if constant is None else constant.data_type
+        return self.types.get(name, 0) if constant is None else constant.data_type
 
     def _array(self, names: Sequence[str], place: int) -> np.ndarray | None:
         tensor = self.constants.get(names[place]) if place < len(names) else None

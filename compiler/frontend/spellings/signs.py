@@ -1,4 +1,4 @@
-"""What a file says of itself: who wrote it, and which operators quantize, how and how often."""
+"""Signs that a file gives: who wrote it, and which operators quantize, how and how often."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -16,7 +16,8 @@ class Sign(NamedTuple):
     types: str = ""
 
 
-class Spelled(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Spelled:
     """A spelling of quantization in a file: operators of one name, with the same types."""
 
     spelling: str

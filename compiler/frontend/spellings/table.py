@@ -19,6 +19,7 @@ SPELLINGS = tuple((name, re.compile(pattern)) for name, pattern in (
      r"com\.microsoft\.(DynamicQuantize|MatMulInteger|ConvInteger|MulInteger|QEmbed)"),
     ("groups of weights", r"com\.microsoft\.(MatMulNBits|MatMulBnb4|MatMulFpQ4|GatherBlockQuant)"),
     ("QONNX", r"(qonnx|onnx\.brevitas|finn)\b.*\b\w*(Quant|Trunc)\b"),
+    ("QDQ of AMD", r"com\.(amd\.quark|vai\.quantize)\.\w*(Q|q)uantizeLinear"),
     ("FakeQuantize", r"(org\.openvinotoolkit\.)?Fake_?Quantize"),
     ("TensorRT", r"trt\.TRT_"),
     ("instructions of Lockstep", r"lockstep\."),

@@ -20,14 +20,14 @@ def read(path: Path) -> FileSigns:
 
 
 def _producers(path: Path) -> Iterator[str]:
-    """What the file says of its converter: a description, and a version among its metadata."""
+    """The file's words on its converter: a description, and a version among its metadata."""
     import tflite  # pyright: ignore[reportMissingImports]
 
     model = tflite.Model.GetRootAs(path.read_bytes(), 0)
     yield (model.Description() or b"").decode(errors="replace")
-    for entry in map(model.Metadata, range(model.MetadataLength())):
-        if entry.Name() == CONVERTER and (version := VERSION.search(
-                model.Buffers(entry.Buffer()).DataAsNumpy().tobytes())):
+    for entry in filter(None, map(model.Metadata, range(model.MetadataLength()))):
+        buffer = model.Buffers(entry.Buffer()) if entry.Name() == CONVERTER else None
+        if buffer and (version := VERSION.search(bytes(buffer.DataAsNumpy()))):
             yield f"TensorFlow {version[0].decode()}"
 
 

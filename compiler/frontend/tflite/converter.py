@@ -176,7 +176,7 @@ class Converter:
         return tensor.quantization is not None and str(tensor.dtype) in STORED
 
     def scales(self, place: int) -> TensorScales:
-        """Those of a quantized tensor."""
+        """Scales and zero points of a quantized tensor."""
         quantization = self.tensors[place].quantization
         assert quantization is not None
         return quantization

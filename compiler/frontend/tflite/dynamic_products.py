@@ -102,8 +102,8 @@ def _of_blocks(c: Converter, weights: int, perm: Sequence[int], way: str) -> str
 
 
 def _sums_of_weights(c: Converter, rows: Rows, weights: np.ndarray, how: Mapping[str, Any]) -> str:
-    """What a convolution has of each number of an image of ones: fewer at the borders, where zeros
-    are around it.
+    """The sum of the weights that lie on an image, at each of its places: fewer at the borders,
+    with zeros around it.
     """
     totals = weights.sum(1, np.int32, keepdims=True)
     if how.get("auto_pad") == "VALID" or totals.shape[2:] == (1, 1):

@@ -226,7 +226,7 @@ class _Reader:
         return self._array(table.Buffer(), dtype, kind, self._numbers(table, "Shape"), "scales")
 
     def _type(self, table: Any) -> tuple[str, np.dtype | None]:
-        """What a tensor is of, and the type of its array, if there is one."""
+        """The name of a tensor's type, and the type of its array, if there is one."""
         kind = self.kinds.get(table.Type(), str(table.Type()))
         return kind, np.dtype(DTYPES[kind]) if kind in DTYPES else None
 

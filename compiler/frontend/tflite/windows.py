@@ -128,8 +128,8 @@ def fully_connected(c, op):
 
 
 def way_of(c, op, weights):
-    """How a product of matrices quantizes activations. XNNPACK takes constant weights: of 4 bits
-    only whole bytes of them, of blocks only those of 32 and multiples of that.
+    """The way in which a product of matrices quantizes activations. XNNPACK takes constant weights:
+    of 4 bits only whole bytes of them, of blocks only those of 32 and multiples of that.
     """
     tensor, is_constant = c.tensor(weights), c.array(weights) is not None
     block = c.scales(weights).block

@@ -178,6 +178,6 @@ def _weights(factors: np.ndarray, offsets: np.ndarray, out: Stored) -> dict[str,
 
 
 def _steps(factors: np.ndarray, offsets: np.ndarray, out: Stored) -> np.ndarray:
-    """What an integer of the sums stands for in each channel."""
+    """The number that an integer of the sums stands for, in each channel."""
     return np.where(factors == 0, np.maximum(np.abs(offsets), out.scale) / FINE,
                     np.abs(factors) / LARGEST)

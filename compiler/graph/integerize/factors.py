@@ -7,7 +7,7 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.integerize.quantized import QUANTIZED
-from compiler.ops.families.planes import SUM_BITS, ends_of_sums, planes_for
+from compiler.ops.records.planes import SUM_BITS, ends_of_sums, planes_for
 from compiler.ops.integers.fixed_point import STORED, limits_of
 from compiler.ops.registry import find
 

@@ -14,7 +14,7 @@ from compiler.ops.records.integer_forms import (ACCUMULATOR_BITS, Bounds, Intege
 from compiler.ops.records.operator import Kind
 from compiler.ops.families.row_functions import MASKED
 from compiler.ops.families.reductions import MOST_PLACES
-from compiler.ops.families.residuals import WITH_RESIDUAL, with_residual
+from compiler.ops.sums.residuals import WITH_RESIDUAL, with_residual
 from compiler.ops.registry import find, infer
 from compiler.ops.records.rules import TypeRefused
 from compiler.graph.graph import Graph, Node, TensorType

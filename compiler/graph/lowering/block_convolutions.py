@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from compiler.graph.graph import Graph, Node
-from compiler.ops.families.planes import are_planes
+from compiler.ops.records.planes import are_planes
 from compiler.ops.records.blocks import LANES
 from compiler.ops.registry import find
 

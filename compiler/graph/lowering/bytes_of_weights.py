@@ -7,6 +7,7 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
+from compiler.ops.records.planes import are_planes
 from compiler.ops.families.requantization import sums_of
 from compiler.ops.records.weights import terms_of
 from compiler.ops.registry import find
@@ -40,7 +41,8 @@ class BytesOfWeights:
 def _terms(graph: Graph, node: Node) -> list[np.ndarray] | None:
     """The terms of the weights of a product of int8; None where there is no need for any."""
     operator = find(node.op)
-    if not operator.scales or node.attrs.get("group", 1) > 1 or sums_of(node.attrs) != "int32":
+    if (not operator.scales or are_planes(node) or node.attrs.get("group", 1) > 1
+            or sums_of(node.attrs) != "int32"):
         return None
     weight = graph.constants.get(node.inputs[operator.data_inputs or 1])
     if graph.values[node.inputs[0]].dtype != "int8" or weight is None or weight.dtype != np.int16:

@@ -9,9 +9,9 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.ops.families.planes import are_planes
-from compiler.ops.packed.quantized_blocks import OFFSET, for_bytes, grouped_columns
+from compiler.ops.packed.quantized_blocks import OFFSET, for_bytes, for_bytes_met, grouped_columns
 from compiler.ops.records.blocks import LANES
+from compiler.ops.records.planes import are_planes
 from compiler.ops.registry import find
 
 FEW_ROWS = 8
@@ -52,12 +52,17 @@ def _is_packable(graph: Graph, node: Node) -> bool:
 
 
 def _is_quantized(graph: Graph, node: Node) -> bool:
-    """True if it is a product of bytes in int32 with constants."""
-    return (node.op == "qdense" and not are_planes(node)
-            and all(value in graph.constants for value in node.inputs[1:])
-            and all(graph.values[value].dtype == "int8" for value in node.inputs[:2])
+    """True if it is a product of bytes in int32 with constants, perhaps beside what its sums meet.
+    """
+    operator = find(node.op)
+    if not operator.scales or are_planes(node):
+        return False
+    x, weight, *parameters = (node.inputs[0], *node.inputs[operator.data_inputs:])
+    return (len(graph.values[weight].shape) == 2
+            and all(value in graph.constants for value in (weight, *parameters))
+            and all(graph.values[value].dtype == "int8" for value in (x, weight))
             and node.attrs.get("sums", "int32") == "int32"
-            and 0 not in (*graph.values[node.inputs[0]].shape, *graph.values[node.inputs[1]].shape))
+            and 0 not in (*graph.values[x].shape, *graph.values[weight].shape))
 
 
 def _is_computed(graph: Graph, node: Node) -> bool:
@@ -127,9 +132,10 @@ class _Packing:
 
     def _pack_quantized(self, node: Node) -> bool:
         """The product and what is to be cut off; False where sums may not fit."""
-        x, w, *parameters = node.inputs
+        data = find(node.op).data_inputs
+        (x, *met), (w, *parameters) = node.inputs[:data], node.inputs[data:]
         weight, *vectors = (self.graph.constants[value] for value in (w, *parameters))
-        found = for_bytes(weight, *vectors)
+        found = (for_bytes_met if met else for_bytes)(weight, *vectors)
         if found is None:
             return False
         value, attrs = node.outputs[0], {name: node.attrs[name] for name in ("zp", "lo", "hi")}
@@ -138,7 +144,8 @@ class _Packing:
             wide = np.zeros(-(-len(vector) // LANES) * LANES, vector.dtype)
             wide[:len(vector)] = vector
             constants.append(self._constant(name, wide))
-        self._emit(x, [("qpacked_matmul", node.name, constants, attrs),
+        op = "qpacked_matmul_add" if met else "qpacked_matmul"
+        self._emit(x, [(op, node.name, [*met, *constants], attrs),
                        *_cut(node, self.graph.values[value].shape)], value)
         return True
 

@@ -21,7 +21,7 @@ from compiler.graph.division.layout import RELAYOUT, lay_out
 from compiler.graph.division.partition import HOST, Segment, assembled
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.ops.families.planes import are_planes
+from compiler.ops.records.planes import are_planes
 from compiler.ops.registry import find
 
 LAST = "channels last"      # a target

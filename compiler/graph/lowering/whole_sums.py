@@ -8,7 +8,7 @@ import numpy as np
 from compiler.graph.division.layout import RELAYOUT
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.ops.families.planes import PLANES, are_planes, ends_of_sums
+from compiler.ops.records.planes import PLANES, are_planes, ends_of_sums
 from compiler.ops.integers.fixed_point import limits_of
 from compiler.ops.packed.quantized_blocks import OFFSET, grouped_columns
 

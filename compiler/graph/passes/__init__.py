@@ -5,6 +5,7 @@ from compiler.graph.passes.dead_code import EliminateDeadCode
 from compiler.graph.passes.clean_up import CleanUp
 from compiler.graph.passes.fold_constants import FoldConstants
 from compiler.graph.passes.fold_scales import FoldScales
+from compiler.graph.passes.functions_of_products import FunctionsOfProducts
 from compiler.graph.passes.gathers import GathersAsSlices
 from compiler.graph.integerize.integerize import Integerize
 from compiler.graph.passes.pads import PadsInWindows
@@ -18,6 +19,6 @@ from compiler.graph.passes.transpose_weights import TransposeWeights
 from compiler.graph.passes.weights_on_grids import WeightsOnGrids
 
 __all__ = ["BoundsBeforeQuantize", "CleanUp", "EliminateDeadCode", "FoldConstants", "FoldScales",
-           "GathersAsSlices", "Integerize", "PadsInWindows", "ProductsAsSums",
-           "QuantizedConstants", "RaiseQuantize", "ReductionsAsPools", "SinkDequantize",
-           "TransposeWeights", "WeightsOnGrids", "WheresAsPuts"]
+           "FunctionsOfProducts", "GathersAsSlices", "Integerize", "PadsInWindows",
+           "ProductsAsSums", "QuantizedConstants", "RaiseQuantize", "ReductionsAsPools",
+           "SinkDequantize", "TransposeWeights", "WeightsOnGrids", "WheresAsPuts"]

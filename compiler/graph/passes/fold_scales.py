@@ -8,7 +8,7 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.integerize.constants import QuantizedConstant
-from compiler.graph.passes.sums import Sums
+from compiler.graph.integerize.sums import Sums
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.records.weights import of_channels
 from compiler.ops.registry import find
@@ -92,7 +92,7 @@ class _Folding:
         return folded
 
     def _numbers(self, sums: Sums, value: str, node: Node) -> Array | None:
-        """What the node multiplies each channel by, or adds to it; None where it does neither."""
+        """The factor or the term of each channel; None where the node has neither."""
         known, shape = self._operand(value, node), self._shape(value)
         if known is not None and known.size == 1 and node.op in ("mul", "div"):
             made = self._shape(sums.product.outputs[0])

@@ -17,6 +17,7 @@ from compiler.graph.passes.dead_code import EliminateDeadCode
 from compiler.graph.passes.clean_up import CleanUp
 from compiler.graph.passes.fold_constants import FoldConstants
 from compiler.graph.passes.fold_scales import FoldScales
+from compiler.graph.passes.functions_of_products import FunctionsOfProducts
 from compiler.graph.passes.gathers import GathersAsSlices
 from compiler.graph.integerize.integerize import Integerize
 from compiler.graph.passes.pads import PadsInWindows
@@ -64,6 +65,7 @@ def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR
     to_integers: tuple[Pass, ...] = (QuantizedConstants(), ReductionsAsPools(),
                                      BoundsBeforeQuantize(), SinkDequantize(), WeightsOnGrids(),
                                      FoldScales(quantized=True), RaiseQuantize(),
+                                     FunctionsOfProducts(), RaiseQuantize(),
                                      Integerize(accumulator_bits, exact), ProductsAsSums(sums))
     return (
         FoldConstants(dequantize=False),

@@ -13,8 +13,9 @@ from compiler.graph.integerize.factors import (IMAGES, IN_INT32, Weight, dequant
                                                shifted_bytes, stored_data)
 from compiler.graph.notes import Note
 from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.ops.families.planes import SUM_BITS, planes_for
+from compiler.ops.records.planes import SUM_BITS, planes_for
 from compiler.ops.registry import find
+
 
 @dataclass(frozen=True, slots=True)
 class ProductsAsSums:
@@ -88,14 +89,12 @@ class _Rewriting:
         return self.weights[key]
 
     def _of_weight(self, node: Node, x: Node, weight: Weight) -> bool:
-        source, zero, axis = x.inputs[0], x.attrs["zp"], self._axis(node)
-        if weight.planes(self.builder.values[source].dtype) is None:
+        source, zero = x.inputs[0], x.attrs["zp"]
+        scale = _product_of(weight.scales, x)
+        if scale is None or weight.planes(self.builder.values[source].dtype) is None:
             return False
-        sums = self._sums(node, source, weight, zero)
-        scale = self._constant(node, "scale", (weight.scales * np.float32(x.attrs["scale"])).astype(
-            np.float32))
-        point = self._constant(node, "zero_point", (weight.totals * zero).astype(np.int32))
-        self._dequantized(node, sums, scale, point, axis)
+        self._dequantized(node, self._sums(node, source, weight, zero), scale,
+                          (weight.totals * zero).astype(np.int32))
         return True
 
     def _of_computed(self, node: Node, a: Node, b: Node) -> bool:
@@ -105,14 +104,13 @@ class _Rewriting:
             return False
         greatest = [max(each.attrs["zp"] + 128, 127 - each.attrs["zp"]) for each in (a, b)]
         bound = greatest[0] * greatest[1] * self.graph.values[sources[0]].shape[-1]
-        if bound >= 1 << SUM_BITS - 1:
+        scale = _product_of(np.array(b.attrs["scale"]), a)
+        if scale is None or bound >= 1 << SUM_BITS - 1:
             return False
         sums = self._joined(node, "qmatmul", [*sources], self._axis(node),
                             planes_for(bound, "int8"), trans_b=node.attrs.get("trans_b", 0),
                             a_zp=a.attrs["zp"], b_zp=b.attrs["zp"])
-        scale = np.float32(np.float64(a.attrs["scale"]) * b.attrs["scale"])
-        self._dequantized(node, sums, self._constant(node, "scale", np.array(scale)),
-                          self._constant(node, "zero_point", np.array(0, np.int32)), 0)
+        self._dequantized(node, sums, scale, np.array(0, np.int32))
         return True
 
     def _in_int32(self, node: Node) -> bool:
@@ -192,12 +190,13 @@ class _Rewriting:
             "joined_planes", self.builder.fresh_node(f"{node.name}_joined"), [bytes_],
             value or self.builder.fresh(f"{node.outputs[0]}_sums"), axis=axis, planes=planes)
 
-    def _dequantized(self, node: Node, sums: str, scale: str, point: str, axis: int) -> None:
+    def _dequantized(self, node: Node, sums: str, scale: np.ndarray, point: np.ndarray) -> None:
         """The numbers that sums are, and the bias where there is one."""
         bias, value = node.inputs[2:], node.outputs[0]
+        factors = (self._constant(node, "scale", scale), self._constant(node, "zero_point", point))
         self.builder.emit("dequantizelinear", self.builder.fresh_node(f"{node.name}_dequantize"),
-                          [sums, scale, point], self.builder.fresh(value) if bias else value,
-                          axis=axis)
+                          [sums, *factors], self.builder.fresh(value) if bias else value,
+                          axis=self._axis(node) if scale.ndim else 0)
         if bias:
             whole = self.builder.nodes[-1].outputs[0]
             if node.op in IMAGES:
@@ -216,6 +215,13 @@ class _Rewriting:
     def _step(self, op: str, *inputs: str, **attrs: object) -> str:
         value = self.builder.fresh(f"{inputs[0]}_{op}")
         return self.builder.emit(op, self.builder.fresh_node(value), inputs, value, **attrs)
+
+
+def _product_of(scales: np.ndarray, x: Node) -> np.ndarray | None:
+    """The scales of sums in float32; None where it does not have them."""
+    with np.errstate(over="ignore", under="ignore"):
+        product = (scales.astype(np.float64) * x.attrs["scale"]).astype(np.float32)
+    return product if ((product > 0) & np.isfinite(product)).all() else None
 
 
 def _key(node: Node) -> tuple[str, bool]:

@@ -11,11 +11,11 @@ import numpy as np
 
 from compiler import te
 from compiler.ops.families.affine import affine
-from compiler.ops.families.planes import (are_planes, arrays_in_planes, check_factors, in_planes,
+from compiler.ops.records.planes import (are_planes, arrays_in_planes, check_factors, in_planes,
                                           of_planes)
 from compiler.ops.families.requantization import (arrays_of_channels, check_padded, check_stored,
                                                   multipliers, of_channels, sums_of, wrapped)
-from compiler.ops.families.windows import (check_dilations, check_numbers, check_steps,
+from compiler.ops.records.windows import (check_dilations, check_numbers, check_steps,
                                            check_windows, image_axes, image_views, image_windows,
                                            kernel_axes, pixel_of, reach_of, views_of, windowed)
 from compiler.ops.records.broadcasting import along
@@ -54,12 +54,16 @@ def _convtranspose2d_type(node: Node, types: Types) -> TensorType:
     return _transposed_type(node, types, w.shape[1] * group)
 
 
-def conv_type(node: Node, types: Types) -> TensorType:
-    """The type of a convolution of integers."""
+def _qconv2d_type(node: Node, types: Types) -> TensorType:
     if are_planes(node):
         check_factors(node, types)
         check_stored(node, "pad_value", node.attrs["pad_value"], types[0].dtype)
         return of_planes(node, _convolved_type(node, types), 1)
+    return conv_type(node, types)
+
+
+def conv_type(node: Node, types: Types) -> TensorType:
+    """The type of a convolution of integers."""
     check_padded(node, types)
     return _convolved_type(node, types)
 
@@ -467,7 +471,7 @@ OPERATORS = (
                "bias, scale float32 [Co]; or none of these",
         attributes="as conv2d, pad_value, zp, lo, hi, sums (int32); or as conv2d, pad_value, "
                    "planes", below=True,
-        define=_qconv2d, meaning=_qconv2d_meaning, type=conv_type, numbers=Numbers.INTEGER,
+        define=_qconv2d, meaning=_qconv2d_meaning, type=_qconv2d_type, numbers=Numbers.INTEGER,
         kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers, pixelwise=is_pointwise,
         scales=True, pads=lambda attrs: attrs["pad_value"],
         convolved=Convolved("qconv2d_last", "qdepthwise_last", "qconv2d_direct")),

@@ -1,4 +1,6 @@
-"""Tensors one after the other along an axis, and one in the place of a part of another."""
+"""Tensors one after the other along an axis, one in the place of a part of another, and integers of
+the elements that they are cut into.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,6 +17,8 @@ from compiler.ops.records.integer_forms import (Bounds, IntegerNode, QuantizedIn
 from compiler.ops.records.node import Node, TensorType
 from compiler.ops.records.operator import (Algebra, Array, Attributes, Inputs, Kind, Numbers,
                                            Operator)
+from compiler.ops.records.planes import (arrays_in_planes, cut_type, in_planes, joined,
+                                         joined_array, joined_type)
 from compiler.ops.records.rules import Types, need, need_arity
 from compiler.te import Expr, Tensor
 
@@ -178,4 +182,18 @@ OPERATORS = (
         inputs="x, row, position int64 [1]", attributes="axis", define=_put,
         meaning=_put_meaning, type=_qput_type, numbers=Numbers.INTEGER, kind=Kind.INJECTIVE,
         data_inputs=2),
+    Operator(
+        name="cut_planes", summary="the elements of a type that int32 are cut into, the lowest of "
+        "all along an axis first", inputs="x int32", attributes="axis, planes, dtype",
+        define=lambda attrs, inputs, name: in_planes(attrs, inputs[0], attrs["axis"],
+                                                     attrs["dtype"], name),
+        meaning=lambda attrs, x: arrays_in_planes(attrs, x, attrs["axis"],
+                                                  np.dtype(attrs["dtype"])),
+        type=cut_type, numbers=Numbers.CONVERSION, kind=Kind.INJECTIVE,
+        channels_last=ChannelsLast(by_axis)),
+    Operator(
+        name="joined_planes", summary="int32 of the planes along an axis, the lowest first",
+        inputs="x int8|int16", attributes="axis, planes", define=joined, meaning=joined_array,
+        type=joined_type, numbers=Numbers.CONVERSION, kind=Kind.INJECTIVE,
+        channels_last=ChannelsLast(by_axis)),
 )

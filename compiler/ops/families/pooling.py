@@ -24,7 +24,7 @@ from compiler.ops.families.requantization import (check_clamp, check_requantized
                                                   rescaled_array, wrapped)
 from compiler.ops.records.rules import Types, need, need_arity, need_dtype, need_rank, of_stored
 from compiler.ops.records.sums import kept, narrowed, sum_dtype
-from compiler.ops.families.windows import (check_dilations, check_windows, image_axes, image_views,
+from compiler.ops.records.windows import (check_dilations, check_windows, image_axes, image_views,
                                            image_windows, kernel_axes, pixel_of, reach_of,
                                            views_of, windowed)
 from compiler.te import Expr, Tensor

@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 
 from compiler import te
-from compiler.ops.families.planes import (PLANES, are_planes, arrays_in_planes, check_factors,
+from compiler.ops.records.planes import (PLANES, are_planes, arrays_in_planes, check_factors,
                                           in_planes, of_planes)
 from compiler.ops.families.requantization import (arrays_of_channels, check_channels,
                                                   check_requantized, multipliers, of_channels,
@@ -52,9 +52,20 @@ def _matmul_type(node: Node, types: Types) -> TensorType:
     return TensorType(_multiplied(node, types[0], _turned(node, types[1])), "float32")
 
 
+def _qdense_type(node: Node, types: Types) -> TensorType:
+    if not are_planes(node):
+        return matrix_type(node, types)
+    check_factors(node, types)
+    return of_planes(node, _rows_type(node, types), -1)
+
+
 def matrix_type(node: Node, types: Types) -> TensorType:
     """The type of a product of integers with a weight."""
-    (check_factors if are_planes(node) else check_channels)(node, types)
+    check_channels(node, types)
+    return _rows_type(node, types)
+
+
+def _rows_type(node: Node, types: Types) -> TensorType:
     x, w = types[:2]
     need(len(x.shape) >= 2, node, f"input {node.inputs[0]!r} must have at least 2 dimensions, "
          f"not {x}")
@@ -64,8 +75,7 @@ def matrix_type(node: Node, types: Types) -> TensorType:
     for name, vector in zip(node.inputs[2:], types[2:], strict=True):
         need(vector.shape == w.shape[:1], node,
              f"input {name!r} must have shape ({w.shape[0]},), not {vector.shape!r}")
-    result = TensorType((*x.shape[:-1], w.shape[0]), x.dtype)
-    return of_planes(node, result, -1) if are_planes(node) else result
+    return TensorType((*x.shape[:-1], w.shape[0]), x.dtype)
 
 
 def _qmatmul_type(node: Node, types: Types) -> TensorType:
@@ -384,7 +394,7 @@ OPERATORS = (
         inputs="x [...,K], w [N,K], bias, mult, shift, mult_below?, shift_below? [N]; or bias, "
                "scale float32 [N]; or none of these",
         attributes="zp, lo, hi, sums (int32); or planes", below=True,
-        define=_qdense, meaning=_qdense_meaning, type=matrix_type, numbers=Numbers.INTEGER,
+        define=_qdense, meaning=_qdense_meaning, type=_qdense_type, numbers=Numbers.INTEGER,
         kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers, scales=True),
     Operator(
         name="qmatmul", summary="product of a - a_zp and b - b_zp; leading dimensions broadcast",

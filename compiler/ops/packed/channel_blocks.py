@@ -15,7 +15,7 @@ import numpy as np
 
 from compiler import te
 from compiler.ops.families.convolutions import convolved_sums, is_pointwise
-from compiler.ops.families.windows import image_axes, reach_of, windowed
+from compiler.ops.records.windows import image_axes, reach_of, windowed
 from compiler.ops.records.blocks import LANES, blocks_of
 from compiler.ops.records.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.te import Expr, Tensor

@@ -16,7 +16,7 @@ import numpy as np
 from compiler import te
 from compiler.ops.families.convolutions import biased_sums, convolved_sums, requantized_sums
 from compiler.ops.families.requantization import of_channels, sums_of
-from compiler.ops.families.windows import image_axes, inside_of, reach_of, window_shape
+from compiler.ops.records.windows import image_axes, inside_of, reach_of, window_shape
 from compiler.ops.records.channels_last import FROM_LAST, TO_LAST
 from compiler.ops.records.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.te import Expr, Tensor

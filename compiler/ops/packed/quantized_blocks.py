@@ -20,7 +20,7 @@ import numpy as np
 from compiler import te
 from compiler.ops.families.convolutions import convolved_sums
 from compiler.ops.families.requantization import requantized, rescaled_array
-from compiler.ops.families.windows import image_axes, pixel_rows, reach_of, windowed
+from compiler.ops.records.windows import image_axes, pixel_rows, reach_of, windowed
 from compiler.ops.integers.arithmetic import scaled
 from compiler.ops.packed.channel_blocks import from_blocks, in_blocks, outputs_last
 from compiler.ops.records.blocks import LANES, blocks_of
@@ -230,6 +230,18 @@ def _qpacked_matmul(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     return _requantized(attrs, _grouped_sums(x, w, f"{name}_acc"), parameters, name)
 
 
+def _qpacked_matmul_add(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+    x, residual, w, bias, scale, factor = inputs
+    sums, columns = _grouped_sums(x, w, f"{name}_acc"), residual.shape[-1]
+
+    def met(*place: Expr) -> Expr:
+        element, column = residual[place], place[-1]
+        inside = element if columns == sums.shape[-1] else te.select(column < columns, element, 0)
+        return inside.astype("int32") * factor[column].astype("int32")
+
+    return _requantized(attrs, sums, (bias, scale), name, met)
+
+
 def _grouped_matmul(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     x, w = inputs
     return _grouped_sums(x, w, name)
@@ -359,6 +371,14 @@ def _qpacked_matmul_meaning(attrs, x: Array, w: Array, bias: Array, scale: Array
     return _meant(attrs, _grouped_meaning(attrs, x, w).astype(np.float64), bias, scale)
 
 
+def _qpacked_matmul_add_meaning(attrs, x: Array, residual: Array, w: Array, bias: Array,
+                                scale: Array, factor: Array) -> Array:
+    sums = _grouped_meaning(attrs, x, w).astype(np.float64)
+    columns = residual.shape[-1]
+    sums[..., :columns] += residual.astype(np.float64) * factor[:columns]
+    return _meant(attrs, sums, bias, scale)
+
+
 def _grouped_meaning(attrs, x: Array, w: Array) -> Array:
     weight = np.moveaxis(w, -3, -2)
     weight = weight.reshape(*w.shape[:-4], w.shape[-4] * LANES, -1)[..., :x.shape[-1]]
@@ -418,6 +438,9 @@ OPERATORS = (
               "from 0 to 1",
               "zp, lo, hi",
               _qpacked_matmul, _qpacked_matmul_meaning),
+    _operator("qpacked_matmul_add", "such a product, to whose sums r * factor is added",
+              "x [...,K], r [...,at most N], w, bias, scale, factor int16 [N]", "zp, lo, hi",
+              _qpacked_matmul_add, _qpacked_matmul_add_meaning),
     _operator("grouped_matmul", "product of int8 + 128 with columns in blocks of 16, in int32",
               "x [...,M,K], w [...,N/16,K/4,16,4]", "", _grouped_matmul, _grouped_meaning),
     replace(_operator("group_columns", "matrices with columns in blocks of 16, zeros around them",

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from compiler import te
-from compiler.ops.families.windows import windowed
+from compiler.ops.records.windows import windowed
 from compiler.ops.records.blocks import LANES
 from compiler.ops.records.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.te import Expr, Tensor

@@ -1,15 +1,16 @@
 """Handing a loop nest to a declared intrinsic."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from compiler.ir import For, Program, Stmt, Store, Update, expr_text, path_to
+from compiler.ir import (For, Program, Stmt, Store, Update, expr_text, path_to, rewrite_stmts,
+                         walk_stmts)
 from compiler.te import Const, as_expr
 from compiler.tensorize import Intrinsic
 from compiler.tensorize.match import MatchError, match
 
-from compiler.schedule.analysis.place import find_loop, refuse, require_numbers, swap
+from compiler.schedule.analysis.place import find_loop, finish, refuse, require_numbers, swap
 
-__all__ = ["first_match", "tensorize"]
+__all__ = ["first_match", "tensorize", "tensorized"]
 
 
 def tensorize(program: Program, place: str, intrinsic: Intrinsic, **immediates) -> Program:
@@ -52,6 +53,31 @@ def first_match(program: Program, place: str, intrinsics: Iterable[Intrinsic]
         try:
             match(node, intrinsic)
             return intrinsic
+        except MatchError:
+            continue
+    return None
+
+
+def tensorized(program: Program, intrinsics: Mapping[str, Iterable[Intrinsic]]) -> Program | None:
+    """The program after `tensorize` at each of several loops, with the first intrinsic that it
+    would take there, as one step; None where there is none for one of them.
+    """
+    found: dict[int, Stmt] = {}
+    for stmt in walk_stmts(program.body):
+        if isinstance(stmt, For) and stmt.var.name in intrinsics:
+            result = _first(stmt, intrinsics[stmt.var.name])
+            if result is None:
+                return None
+            found[id(stmt)] = result
+    if len(found) < len(intrinsics):
+        return None
+    return finish(program, rewrite_stmts(program.body, lambda stmt: found.get(id(stmt))))
+
+
+def _first(nest: Stmt, intrinsics: Iterable[Intrinsic]) -> Stmt | None:
+    for intrinsic in intrinsics:
+        try:
+            return match(nest, intrinsic)
         except MatchError:
             continue
     return None

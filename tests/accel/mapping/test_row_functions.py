@@ -1,5 +1,6 @@
 """Functions of rows on a machine that declares reductions over lanes."""
 
+import re
 import runpy
 from dataclasses import replace
 from functools import cache
@@ -15,12 +16,13 @@ from accel.mapping.builders.row_layers import row_function_ways
 from accel.mapping.layers import build_layers, forms_of
 from accel.mapping.lowering import LoweringError
 from accel.mapping.operators.blocked import Blocks
-from accel.mapping.schedules import shape_of, tiles_of
+from accel.mapping.schedules import prefix_of, schedule, scheduled, shape_of, tiles_of
 from accel.mapping.selecting.row_selection import select_rows
 from accel.mapping.target import AccelTarget
 from compiler.graph.graph import Graph, TensorType
 from compiler.graph.reference import evaluate
 from compiler.graph.rewrite import Builder
+from compiler.ir import program_text
 from compiler.ops.families.row_functions import RECIPROCALS, ROOTS, exponentials
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "machines"
@@ -146,10 +148,11 @@ def shipped(preset: str = "tiny-1x4x4", without: str = "", **changes) -> lockste
 
 
 @pytest.mark.parametrize("op, shape", [
-    ("qbelow_max", (5, 2, 9)), ("qbelow_max", (24, 10)),
+    ("qbelow_max", (5, 2, 9)), ("qbelow_max", (24, 10)), ("qbelow_max", (3, 1)),
     *(pytest.param(op, shape, marks=pytest.mark.slow) for op, shape in (
-        ("qsoftmax", (3, 6)), ("qsoftmax", (5, 2, 9)), ("qlayer_norm", (5, 2, 9)), ("qrms_norm", (5, 2, 9)),
-        ("qlayer_norm", (24, 10)), ("qsoftmax", (2, 1)), ("qlayer_norm", (2, 1))))], ids=str)
+        ("qsoftmax", (3, 6)), ("qsoftmax", (5, 2, 9)), ("qlayer_norm", (5, 2, 9)),
+        ("qrms_norm", (5, 2, 9)), ("qlayer_norm", (24, 10)), ("qsoftmax", (2, 1)),
+        ("qlayer_norm", (2, 1))))], ids=str)
 def test_rows_across_lanes_need_no_instruction_of_ones_own(rng, op: str, shape) -> None:
     agrees(network(op, shape, rng), rows(rng, shape), shipped(), "functional")
 
@@ -213,12 +216,24 @@ def test_what_one_function_makes_for_another_stays_turned(rng) -> None:
     assert "m:back" in parts("y", "m")
 
 
+@pytest.mark.parametrize("op", ["qbelow_max", *(
+    pytest.param(op, marks=pytest.mark.slow) for op in ("qsoftmax", "qlayer_norm", "qrms_norm"))])
+def test_its_schedule_is_that_of_single_steps(rng, op: str) -> None:
+    graph, machine = network(op, (9, 11), rng), shipped()
+    for layer in AccelTarget(machine).compile(graph).layers:
+        tiles, prefix = tiles_of(machine, layer.operator, 2), prefix_of(layer.operator)
+        found = scheduled(machine, layer.operator, *tiles)
+        texts = [program_text(program, bodies=True).partition("\n")[2] for program in (
+            found.program, schedule(machine, layer.operator, *tiles).program)]
+        assert texts[0].replace(found.prefix, prefix) == texts[1]
+
+
 def test_few_rows_are_of_the_host(rng) -> None:
     """Lanes without a row cost as much as others."""
-    reason = AccelTarget(shipped()).refusal(graph := network("qbelow_max", (1, 8), rng),
-                                            graph.nodes[0])
-    assert reason == ("its rows are 1 of 4 that are computed at once; the host computes fewer than "
-                      "half of them for less")
+    graph = network("qbelow_max", (1, 8), rng)
+    reason = AccelTarget(shipped()).refusal(graph, graph.nodes[0])
+    assert re.fullmatch(r"its rows are 1 of 4 that are computed at once, in about \d+ cycles; the "
+                        "host computes fewer than half of them for less", str(reason))
 
 
 @pytest.mark.parametrize("missing", ["mul", "lookup"])

@@ -26,6 +26,7 @@ SIGNS = {
     "dynamic of com.microsoft": "com.microsoft.DynamicQuantizeLSTM int8",
     "groups of weights": "com.microsoft.MatMulNBits uint8, 4 bits, blocks of 32",
     "QONNX": "qonnx.custom_op.general.BipolarQuant",
+    "QDQ of AMD": "com.amd.quark.ExtendedQuantizeLinear uint16",
     "FakeQuantize": "org.openvinotoolkit.FakeQuantize",
     "TensorRT": "trt.TRT_FP8QuantizeLinear",
     "instructions of Lockstep": "lockstep.quantized_map",

@@ -61,7 +61,8 @@ def test_fully_connected(axis, asymmetric, tmp_path):
         case = ("FULLY_CONNECTED", [Given(shape), weights(rng, 6, 40, axis=axis), bias], out,
                 "FullyConnectedOptions", {"AsymmetricQuantizeInputs": asymmetric,
                                           "KeepNumDims": keep, "FusedActivationFunction": 1})
-        assert "dequantizelinear" not in require_close(tmp_path, case, [activations(rng, *shape)])
+        operators = require_close(tmp_path, case, [activations(rng, *shape)])
+        assert "qdense" in operators and "dequantizelinear" not in operators
 
 
 @pytest.mark.parametrize("way", ["delegate", "symmetric", "asymmetric"])
@@ -99,7 +100,7 @@ def test_convolution(padding, dilation, channels, tmp_path):
                 (3, side, side, 4 if channels == 6 else 6), "Conv2DOptions",
                 {**WINDOW, "Padding": padding, "DilationHFactor": dilation,
                  "DilationWFactor": dilation, "FusedActivationFunction": 3})
-        require_close(tmp_path, case, [activations(rng, 3, 8, 8, 6)])
+        assert "qconv2d" in require_close(tmp_path, case, [activations(rng, 3, 8, 8, 6)])
 
 
 @pytest.mark.parametrize(("stride", "channels"), [(1, 6), (2, 6), (1, 3)])
@@ -159,7 +160,8 @@ def test_lstm(asymmetric, tmp_path):
                 "UnidirectionalSequenceLSTMOptions",
                 {"FusedActivationFunction": 4, "AsymmetricQuantizeInputs": asymmetric,
                  "CellClip": clip})
-        require_close(tmp_path, case, [activations(rng, 2, 5, 3)])
+        operators = require_close(tmp_path, case, [activations(rng, 2, 5, 3)])
+        assert operators.count("qdense") == 5       # of all inputs, and of each state but the first
 
 
 def test_weights_around_another_zero_and_dequantized_ones_stay_in_float(tmp_path):
@@ -251,7 +253,6 @@ def test_embeddings_of_4_bits(block, tmp_path):
 
 @pytest.mark.parametrize("bits", [4, 2])
 def test_int8_activations_and_weights_of_few_bits_are_integers(bits, tmp_path):
-    """Within a step: XNNPACK takes none of these convolutions."""
     rng = np.random.default_rng(13)
     factor = few(rng, 6, 40, bits=bits, axis=0)
     bias = Given.of(rng.integers(-500, 500, 6).astype(np.int32), scale=factor.scale * F(0.05))
@@ -266,6 +267,20 @@ def test_int8_activations_and_weights_of_few_bits_are_integers(bits, tmp_path):
     exact = (x.astype(int) - 3) @ factor.array.T.astype(int) + bias.array
     steps = np.clip(np.rint(exact * (0.05 * factor.scale / 0.3)) - 4, -128, 127)
     assert len(np.unique(steps)) > 4 and np.abs(given - steps).max() <= 1
+
+
+def test_int8_images_and_weights_of_4_bits_are_integers(tmp_path):
+    rng = np.random.default_rng(15)
+    factor = few(rng, 6, 3, 3, 4, axis=0)
+    bias = Given.of(rng.integers(-500, 500, 6).astype(np.int32), scale=factor.scale * F(0.05))
+    x = rng.integers(-128, 128, (2, 8, 8, 4)).astype(np.int8)
+    data = one_operator("CONV_2D", [Given(x.shape, "int8", scale=0.05, zero=3), factor, bias],
+                        [Given((2, 8, 8, 6), "int8", scale=0.2, zero=-4)], WINDOW,
+                        "Conv2DOptions")
+    given, operators = outputs(tmp_path, data, [x])
+    wanted, = interpreted(data, [x], DEFAULT)
+    assert "qconv2d" in operators and len(np.unique(wanted)) > 50
+    assert np.abs(given.astype(int) - wanted).max() <= 1
 
 
 def test_blocks_that_are_no_part_of_an_axis_are_refused(tmp_path):

@@ -11,10 +11,12 @@ pytest.importorskip("ai_edge_litert")
 from ai_edge_litert.interpreter import OpResolverType
 
 import lockstep
+from accel.mapping.target import AccelTarget
 from bench.networks.front_ends import measure, steps_of_operators
 from compiler.frontend.models import graph_of
 from compiler.graph.passes.pipeline import optimize, standard_passes
 from compiler.graph.reference import evaluate
+from tests.support.machines import TINY
 from tests.support.tflite_files import interpreted
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -83,6 +85,15 @@ def test_images_are_turned_where_forms_meet_and_nowhere_else():
     ops = [node.op for node in optimize(graph_of(MODELS / "images-int8.tflite")).nodes]
     assert ops.count("transpose") <= 5
     assert "conv2d" not in ops and ops.count("qconv2d") >= 4
+
+
+@pytest.mark.slow
+def test_all_of_a_transformer_is_on_the_accelerator():
+    """Its layer normalizations are there operator by operator."""
+    graph, target = graph_of(MODELS / "tokens-int8.tflite"), AccelTarget(TINY)
+    near = optimize(graph, standard_passes(exact=False))
+    assert not near.notes
+    assert {node.name: why for node in near.nodes if (why := target.refusal(near, node))} == {}
 
 
 def test_dilated_convolutions_are_one_operator():

@@ -286,9 +286,9 @@ def test_float_operators_around_survive(qdq, onnx_values, rng) -> None:
 
 
 @pytest.mark.parametrize(("build", "reason"), [
-    (lambda one, x: one.add("Sigmoid", one.add("Conv", one.requantized(x), one.weight(
+    (lambda one, x: one.add("Cos", one.add("Conv", one.requantized(x), one.weight(
         2, 2, 1, 1), name="conv"), name="gate"),
-     "a QuantizeLinear is missing between it and gate.neg (neg)"),
+     "a QuantizeLinear is missing between it and gate (cos)"),
     (lambda one, x: one.add("Conv", one.add("Sigmoid", one.requantized(x), name="gate"),
                             one.weight(2, 2, 1, 1), name="conv"),
      "its input 'gate.out' is not quantized"),

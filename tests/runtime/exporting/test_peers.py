@@ -21,6 +21,14 @@ def test_layers_with_their_padding() -> None:
     assert conv.outputs == (5, 7) and conv.macs == 5 * 7 * 3 * 5 * 8 * 12 and dense.macs == 72
 
 
+def test_products_that_meet_residuals() -> None:
+    net = Net(4)
+    x = net.input(1, 8, 6, 6)
+    y = net.flatten(net.average(net.conv(x, 8, (1, 3), pads=(0, 1, 0, 1), met=x)))
+    assert scalesim(net.graph(net.dense(y, 8, met=y))) == HEAD + (
+        "qconv2d_add_0, 6, 8, 1, 3, 8, 8, 1,\nqdense_add_3, 1, 1, 1, 1, 8, 8, 1,\n")
+
+
 def test_images_and_groups_are_lines_of_their_own() -> None:
     net = Net(4)
     x = net.input(2, 8, 6, 6)

@@ -8,7 +8,7 @@ lie side by side (`compiler.ops.packed.quantized_blocks`).
         acc[b_i, w_i, c] += x[.., 4 q + t] * w[.., q, c, t]
 
 The image is read as a copy whose channels lie side by side
-(`compiler.ops.families.windows.pixel_rows`).
+(`compiler.ops.records.windows.pixel_rows`).
 """
 
 from functools import cache

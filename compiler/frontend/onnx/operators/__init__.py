@@ -6,5 +6,5 @@ from compiler.frontend.onnx.operators import (casts, control, data, elementwise,
                                               windows)
 from compiler.frontend.onnx.operators.media import images, pictures, signals, text
 from compiler.frontend.onnx.operators.microsoft import attention, embedding, fused
-from compiler.frontend.onnx.operators.quantized import (blocks, dynamic, integers, linear,
+from compiler.frontend.onnx.operators.quantized import (blocks, dynamic, fake, integers, linear,
                                                         minifloats, own, products, qlinear, qonnx)

@@ -98,3 +98,42 @@ def test_every_simulator_computes_them(machine: str) -> None:
     graph, samples = wide_graph("convolution")
     machine_ = MACHINES[machine]
     assert_simulators_agree(machine_, assert_right(machine_, graph, samples), samples)
+
+
+TWO = "in 2 passes"
+
+
+@pytest.mark.parametrize("machine, product, notes", [
+    ("tiny-1x4x4", lambda net, x: net.conv(x, 30, (3, 3), pads=(1, 1, 1, 1), pad_value=5),
+     ["", TWO, "", TWO, ""]),
+    ("2x8x8", lambda net, x: net.dense(net.flatten(x), 30), ["", TWO, ""])])
+def test_blocks_of_channels_without_differences_take_one_pass(machine: str, product, notes
+                                                              ) -> None:
+    """Two channels of all have weights beyond int8: their blocks are layers of their own."""
+    net = Net(7, 9)
+    graph = _with_few(net, product(net, net.rescale(net.input(2, 16, 6, 5))))
+    layers = AccelTarget(MACHINES[machine]).compile(graph).layers
+    assert [layer.note for layer in layers][-len(notes):] == notes
+    assert_right(MACHINES[machine], graph, net.samples())
+
+
+def _with_few(net: Net, result: str):
+    """The graph in which two channels of the only weights have some beyond int8."""
+    graph = net.graph(result)
+    value, = (name for name, array in graph.constants.items() if array.ndim > 1)
+    weights = graph.constants[value].clip(-128, 127)
+    weights[9].flat[3], weights[18].flat[0] = 200, -200
+    return replace(graph, constants=graph.constants | {value: weights})
+
+
+def test_what_reads_channels_that_several_layers_write() -> None:
+    """A pool, which may run beside the last of them, and a concatenation, whose parts are whole."""
+    net = Net(7, 9)
+    x = net.rescale(net.input(1, 16, 8, 8))
+    y = net.conv(x, 32, (3, 3), pads=(1, 1, 1, 1))
+    graph = _with_few(net, net.concat(net.max_pool(y), net.max_pool(x)))
+    assert_right(TINY, graph, net.samples())
+    net = Net(7, 9)
+    x = net.rescale(net.input(1, 16, 6, 6))
+    graph = _with_few(net, net.concat(net.conv(x, 32, (3, 3), pads=(1, 1, 1, 1)), x))
+    assert_right(TINY, graph, net.samples())

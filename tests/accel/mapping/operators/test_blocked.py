@@ -12,7 +12,7 @@ from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks
                                              Window)
 from compiler import te
 from compiler.graph import Node, evaluate_node
-from compiler.ops.families.windows import window_shape
+from compiler.ops.records.windows import window_shape
 from compiler.ir import interpret, lower, verify
 from compiler.ops.integers.arithmetic import PARAM, add_scaled, requantize
 

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from accel.machine.intrinsics import instructions
+from accel.machine.machine import Machine
 from accel.mapping.plans.text import described
 from accel.mapping.plans.work import block_products
 from accel.mapping.target import AccelTarget
@@ -95,6 +97,15 @@ def test_an_activation_of_16_bits_has_half_as_many() -> None:
         assert_right(LONG, graph, samples(graph))
 
 
+@pytest.mark.parametrize("name", ["tiny-1x4x4", "2x8x8"])
+def test_weights_of_9_bits(name) -> None:
+    """Bytes less their zero points, in two terms."""
+    weight = np.random.default_rng(3).integers(-255, 256, (6, 21)).astype(np.int16)
+    graph = multiplied((3, 21), 6, weight=weight)
+    assert_right(MACHINES[name], graph, samples(graph))
+    assert not AccelTarget(MACHINES[name]).refusal(graph, graph.nodes[0])
+
+
 def test_a_product_of_the_machine() -> None:
     graph = multiplied((3, 24), 6)
     assert_right(SPARSE, graph, samples(graph))
@@ -106,6 +117,21 @@ def test_gemm_computes_each_sum_once() -> None:
     layer, = AccelTarget(TINY).compile(graph).layers
     assert (layer.macs, block_products(layer)) == (8 * 64 * 16, 8 * 16 * 4)
     assert layer.note == "sums of 3 bytes"
+
+
+@pytest.mark.parametrize("accumulator", ["int24", "int40"])
+def test_accumulators_of_other_widths(accumulator) -> None:
+    """Planes that acc does not have are the sign."""
+    machine = Machine(TINY.config, instructions(accumulator=accumulator))
+    graph = multiplied((2, 21), 6, planes=4)
+    assert_right(machine, graph, samples(graph))
+
+
+def test_a_machine_that_does_not_shift_is_refused() -> None:
+    machine = Machine(TINY.config, tuple(one for one in TINY.declarations if one.name != "shr"))
+    graph = multiplied((2, 21), 6)
+    assert AccelTarget(machine).refusal(graph, graph.nodes[0]) == (
+        "no instruction of the machine computes its result from what acc holds")
 
 
 def test_tilings_are_those_of_as_many_planes() -> None:

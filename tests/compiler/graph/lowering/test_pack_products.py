@@ -99,6 +99,17 @@ def test_quantized_products(rows: tuple[int, ...], depth: int, columns: int) -> 
     assert [node.op for node in made.nodes] == ["qpacked_matmul", "slice"][:1 + (columns % 16 > 0)]
 
 
+@pytest.mark.parametrize("columns", [32, 21])
+def test_quantized_products_that_meet_a_residual(columns: int) -> None:
+    net = Net(columns)
+    graph = net.graph(net.dense(net.input(2, 5, 18), columns,
+                                met=net.input(2, 5, columns, name="r")))
+    made, inputs = verify(PackProducts()(graph)), net.samples()
+    found, wanted = (evaluate(each, inputs)[graph.outputs[0]] for each in (made, graph))
+    np.testing.assert_array_equal(found, wanted)
+    assert [node.op for node in made.nodes][0] == "qpacked_matmul_add"
+
+
 @pytest.mark.parametrize(("shape", "columns", "turned", "zeros"), [
     ((2, 3, 9, 10), 20, False, (0, 0)), ((8, 64), 32, True, (-128, 0)),
     ((2, 8, 5), 3, True, (7, 0)), ((9, 12), 16, False, (3, 1)), ((7, 12), 16, False, (0, 0))])

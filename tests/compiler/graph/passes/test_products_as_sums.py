@@ -149,7 +149,7 @@ def test_steps_of_a_sequence_share_their_weights(qdq) -> None:
 
 
 def test_what_stays_as_it_is(qdq) -> None:
-    """A weight that is computed; a product that is quantized; one of floats."""
+    """A weight that is computed; a product that is quantized; scales of no float; floats."""
     both = qdq()
     y = both.add("MatMulInteger", both.input("x", 1, 3, dtype="int8"),
                  both.input("w", 3, 2, dtype="int8"))
@@ -158,6 +158,11 @@ def test_what_stays_as_it_is(qdq) -> None:
     y = one.add("Gemm", one.requantized(one.input("x", 2, 9)), one.weight(9, 4, axis=1))
     assert not in_planes(compiled(one.model(one.requantized(y))))
     assert not in_planes(compiled(one.model(y), sums=False))
+    for scale in (1e-30, 1e30):             # float32 has no such scale of sums
+        far = qdq()
+        y = far.add("Gemm", far.requantized(far.input("x", 2, 9), scale),
+                    far.weight(9, 4, scale=np.full(4, scale), axis=1))
+        assert not in_planes(compiled(far.model(y)))
     real = qdq()
     y = real.add("MatMul", real.input("x", 2, 9), real.weight(9, 4, axis=1))
     assert not in_planes(compiled(real.model(y)))

@@ -201,6 +201,27 @@ def test_products_of_them_are_integer_layers(qdq, layer_differences, name: str) 
     assert np.abs(found - wanted).max() <= 1.01 * 0.05
 
 
+@some_fast(3, "seed", [(seed,) for seed in range(12)])
+def test_values_stay_whatever_the_weight_is(qdq, seed: int) -> None:
+    """Zero points, signs, and what lies between: those without integers stay in float."""
+    one = qdq(seed=seed)
+    dtype, axis = one.rng.choice(["int8", "uint8"]), int(one.rng.integers(2))
+    integers = one.rng.integers(*((-128, 128) if dtype == "int8" else (0, 256)), (7, 12))
+    scale = one.rng.uniform(0.002, 0.02, (7, 12)[axis]).astype(np.float32)
+    zero = one.rng.integers(0, 100, scale.shape).astype(dtype)
+    weight = one.add("DequantizeLinear", one.constant(integers.astype(dtype)),
+                     one.constant(scale), one.constant(zero), axis=axis)
+    weight = one.add("Mul", one.add("Transpose", weight, perm=[1, 0]), one.constant(
+        one.rng.choice([-2, -1, 0, 0.5], (7,) if seed % 2 else (12, 1)).astype(np.float32)))
+    x = one.requantized(one.input("x", 5, 12), 0.03, 5)
+    model = one.model(one.requantized(one.add("MatMul", x, weight), 0.1, 120))
+    graph, plain = (optimize(convert(model), standard_passes(integerize=integerize))
+                    for integerize in (True, False))
+    feeds = {"x": one.rng.normal(size=(5, 12)).astype(np.float32)}
+    found, wanted = (evaluate(made, feeds)[model.graph.output[0].name] for made in (graph, plain))
+    assert np.abs(found - wanted).max() <= 1.01 * 0.1
+
+
 def test_scales_along_two_axes_are_told(qdq) -> None:
     one = qdq()
     x = one.requantized(one.input("x", 4, 12), 0.03, 5)

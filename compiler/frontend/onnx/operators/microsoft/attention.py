@@ -7,7 +7,7 @@ import numpy as np
 from compiler.frontend.building.values import NodeRefused, Value
 from compiler.frontend.onnx.nodes.registry import MICROSOFT, operator
 from compiler.frontend.onnx.operators.normalization import plain_softmax
-from compiler.frontend.onnx.operators.quantized.between import Quantized
+from compiler.frontend.onnx.operators.quantized.between import Codes
 
 
 @operator("Attention", domain=MICROSOFT)
@@ -46,8 +46,8 @@ def attention(t, x, weight, bias=None, mask=None, past=None, added=None, past_le
 def qattention(t, x, weight, bias, x_scale, weight_scale, mask=None, x_zero=None, weight_zero=None,
                past=None, *, do_rotary=0, mask_filter_value=-10000.0, num_heads,
                past_present_share_buffer=0, scale=0.0, unidirectional=0):
-    numbers = (Quantized(x, x_scale, x_zero).numbers(t),
-               Quantized(weight, weight_scale, weight_zero, axis=weight.rank - 1).numbers(t))
+    numbers = (Codes(x, x_scale, x_zero).numbers(t),
+               Codes(weight, weight_scale, weight_zero, axis=weight.rank - 1).numbers(t))
     return attention(t, *numbers, bias, mask, past, do_rotary=do_rotary, num_heads=num_heads,
                      mask_filter_value=mask_filter_value, scale=scale,
                      past_present_share_buffer=past_present_share_buffer,

@@ -5,7 +5,7 @@ import numpy as np
 from compiler.frontend.building.values import Value
 from compiler.frontend.onnx.nodes.registry import MICROSOFT, operator
 from compiler.frontend.onnx.operators.normalization import layer_normalization
-from compiler.frontend.onnx.operators.quantized.between import Quantized
+from compiler.frontend.onnx.operators.quantized.between import Codes
 
 
 @operator("EmbedLayerNormalization", domain=MICROSOFT)
@@ -30,7 +30,7 @@ def qembed_layer_normalization(t, ids, segment_ids, words, places, segments, gam
     tables = ((words, words_scale, words_zero), (places, places_scale, places_zero),
               (segments, segments_scale, segments_zero), (gamma, gamma_scale, gamma_zero),
               (beta, beta_scale, beta_zero))
-    numbers = (None if table[0] is None else Quantized(*table).numbers(t) for table in tables)
+    numbers = (None if table[0] is None else Codes(*table).numbers(t) for table in tables)
     return embed_layer_normalization(t, ids, segment_ids, *numbers, mask, epsilon=epsilon)
 
 

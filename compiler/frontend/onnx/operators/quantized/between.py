@@ -10,7 +10,7 @@ from compiler.frontend.onnx.operators.quantized.linear import (dequantize_linear
                                                                positive, quantize_linear)
 
 
-class Quantized(NamedTuple):
+class Codes(NamedTuple):
     """A tensor with its scale and, unless it is 0, its zero point; one for all, or for each slice
     along an axis.
     """
@@ -36,7 +36,7 @@ class Quantized(NamedTuple):
         return dequantize_linear(t, self.steps, scale, zero, axis=self.axis)
 
 
-def between(t, rule: Callable[..., Value], inputs: list[Quantized], scale: Value,
+def between(t, rule: Callable[..., Value], inputs: list[Codes], scale: Value,
             zero: Value | None) -> Value:
     """The result of a rule for floats, quantized to the type of the first input."""
     result = rule(*(each.numbers(t) for each in inputs))

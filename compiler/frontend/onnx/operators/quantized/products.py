@@ -9,7 +9,7 @@ import numpy as np
 from compiler.frontend.building.values import NodeRefused, Value
 from compiler.frontend.onnx.nodes.registry import MICROSOFT, operator
 from compiler.frontend.onnx.operators.matrix import gemm, product
-from compiler.frontend.onnx.operators.quantized.between import Quantized, between, quantized
+from compiler.frontend.onnx.operators.quantized.between import Codes, between, quantized
 from compiler.frontend.onnx.operators.quantized.qlinear import with_channels
 from compiler.frontend.onnx.operators.quantized.integers import conv_integer, matmul_integer
 from compiler.frontend.onnx.operators.windows import conv
@@ -17,8 +17,8 @@ from compiler.frontend.onnx.operators.windows import conv
 
 @operator("QLinearMatMul")
 def qlinear_matmul(t, a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero):
-    inputs = [Quantized(a, a_scale, a_zero), Quantized(b, b_scale, b_zero, axis=b.rank - 1)]
-    if a_scale.size == 1 and all(each.plain for each in (*inputs, Quantized(a, y_scale, y_zero))):
+    inputs = [Codes(a, a_scale, a_zero), Codes(b, b_scale, b_zero, axis=b.rank - 1)]
+    if a_scale.size == 1 and all(each.plain for each in (*inputs, Codes(a, y_scale, y_zero))):
         return between(t, lambda *numbers: product(t, *numbers), inputs, y_scale, y_zero)
     sums = matmul_integer(t, a, b, a_zero, b_zero)
     scale = a_scale.astype("float32") * b_scale.astype("float32") / y_scale.astype("float32")
@@ -31,8 +31,8 @@ def qlinear_conv(t, x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b=N
                  strides=None):
     window = {"auto_pad": auto_pad, "dilations": dilations, "group": group,
               "kernel_shape": kernel_shape, "pads": pads, "strides": strides}
-    inputs = [Quantized(x, x_scale, x_zero), Quantized(w, w_scale, w_zero)]
-    result = Quantized(x, y_scale, y_zero)
+    inputs = [Codes(x, x_scale, x_zero), Codes(w, w_scale, w_zero)]
+    result = Codes(x, y_scale, y_zero)
     if all(each.plain for each in (*inputs, result)) and x_scale.size == 1:
         bias = None if b is None else _bias(b, x_scale.reshape() * w_scale)
         if bias is None or bias.plain:
@@ -63,8 +63,10 @@ def qgemm(t, a, a_scale, a_zero, b, b_scale, b_zero, c=None, y_scale=None, y_zer
           alpha=1.0, transA=0, transB=0):
     if alpha <= 0:
         raise NodeRefused(f"alpha must be above 0, not {alpha!r}")
+    if (y_scale is None) != (y_zero is None):
+        raise NodeRefused("its result must have a scale and a zero point, or neither")
     scale = b_scale if alpha == 1 else b_scale * alpha
-    inputs = [Quantized(a, a_scale, a_zero), Quantized(b, scale, b_zero, axis=0 if transB else 1)]
+    inputs = [Codes(a, a_scale, a_zero), Codes(b, scale, b_zero, axis=0 if transB else 1)]
     if c is not None:
         columns = b.shape[0 if transB else 1]
         c = c.expand(*c.shape[:-1], columns) if scale.size > 1 else c
@@ -74,9 +76,9 @@ def qgemm(t, a, a_scale, a_zero, b, b_scale, b_zero, c=None, y_scale=None, y_zer
     return result if y_scale is None else quantized(t, result, y_scale, y_zero, a.dtype)
 
 
-def _bias(value: Value, scale: Value) -> Quantized:
+def _bias(value: Value, scale: Value) -> Codes:
     """A bias in steps of the sums, with one scale or one for each element of its last axis."""
-    return Quantized(value, scale, axis=value.rank - 1)
+    return Codes(value, scale, axis=value.rank - 1)
 
 
 def _requantized(t, sums: Value, scale: Value, zero: Value) -> Value:

@@ -10,6 +10,7 @@ import numpy as np
 
 from compiler.frontend.building.values import NodeRefused, Value
 from compiler.frontend.onnx.nodes.registry import operator
+from compiler.frontend.onnx.operators.quantized.between import Quantized
 from compiler.frontend.onnx.operators.quantized.linear import (dequantize_linear, positive,
                                                                quantize_linear)
 
@@ -28,6 +29,7 @@ def of_qonnx(*names: str, since: int = 1) -> Callable[[Callable], Callable]:
 
 @of_qonnx("Quant", "IntQuant")
 def quant(t, x, scale, zero, bits, *, narrow=0, rounding_mode="ROUND", signed=1):
+    scale, zero = _one(scale), _one(zero)
     width = _whole(t, bits, "bit width")
     if width == 1 and signed:
         return _signs(t, x / scale + zero, scale, zero, x.role)
@@ -41,12 +43,13 @@ def quant(t, x, scale, zero, bits, *, narrow=0, rounding_mode="ROUND", signed=1)
 
 @of_qonnx("BipolarQuant")
 def bipolar_quant(t, x, scale):
-    return _signs(t, x, scale, t.constant(np.float32(0)), x.role)
+    return _signs(t, x, _one(scale), t.constant(np.float32(0)), x.role)
 
 
 @of_qonnx("Trunc")
 def trunc(t, x, scale, zero, in_bits, out_bits, *, rounding_mode="FLOOR"):
     """The result has the scale of the input, as version 1 is documented."""
+    scale, zero = _one(scale), _one(zero)
     dropped = _whole(t, in_bits, "bit width") - _whole(t, out_bits, "bit width of the result")
     steps = t.emit("rint", x / scale + zero) / 2.0 ** dropped
     return (rounded(t, steps, rounding_mode) - zero) * scale
@@ -56,6 +59,7 @@ def trunc(t, x, scale, zero, in_bits, out_bits, *, rounding_mode="FLOOR"):
 def trunc_to_scale(t, x, scale, zero, in_bits, out_scale, out_bits, *, narrow=0,
                    rounding_mode="FLOOR", signed=1):
     """Divides by the power of two that is nearest to the quotient of the scales."""
+    scale, zero, out_scale = _one(scale), _one(zero), _one(out_scale)
     width = _whole(t, out_bits, "bit width of the result")
     scales = t.demand(out_scale, "scale of the result"), t.demand(scale, "scale")
     if not (positive(scale) and positive(out_scale)):
@@ -66,6 +70,11 @@ def trunc_to_scale(t, x, scale, zero, in_bits, out_scale, out_bits, *, narrow=0,
     steps = t.emit("rint", x / scale + zero) / power
     steps = rounded(t, steps.maximum(float(low)).minimum(float(high)), rounding_mode)
     return _stored(t, steps, out_scale, zero / power, low, high, x.role)
+
+
+def _one(value: Value) -> Value:
+    """One number for all, whatever dimensions it is written with."""
+    return value.reshape() if value.size == 1 else value
 
 
 def bounds_of(bits: int, signed: int, narrow: int) -> tuple[int, int]:
@@ -149,21 +158,43 @@ def _stored(t, steps: Value, scale: Value, zero: Value, low: int, high: int, rol
     are activations of one scale, for whoever computes with integers behind them.
     """
     if steps.constant and scale.constant and zero.constant:
-        moved = t.demand(steps, "data") - t.demand(zero, "zero point")
-        return _constant(t, moved, scale, role)
+        return constant_of(t, t.demand(steps, "data"), scale, zero, role)
     numbers = (steps - zero) * scale
     dtype = _form(t, steps, scale, zero, low, high)
     return _between(t, numbers, scale, zero, low, high, dtype) if dtype else numbers
 
 
-def _constant(t, moved: np.ndarray, scale: Value, role: str) -> Value:
-    """A constant in steps of the scale: of integers, dequantized, where these fit a type."""
+def constant_of(t, steps: np.ndarray, scale: Value, zero: Value, role: str) -> Value:
+    """A constant of integers, dequantized: without a zero point where bytes hold what that leaves,
+    or where they do not hold the integers; of floats where scales stand along several axes.
+    """
+    point = t.demand(zero, "zero point")
+    moved = steps - point
+    for dtype, integers, own in (("int8", moved, None), ("uint8", steps, zero),
+                                 ("int8", steps, zero), ("int16", moved, None),
+                                 ("int32", moved, None)):
+        axes = {axis for value in (scale, own) if value is not None
+                for axis in _along(value, steps.ndim)}
+        if len(axes) < 2 and positive(scale) and _holds(dtype, integers) and (
+                own is None or _holds(dtype, point)):
+            own = own if own is None else _row(own).astype(dtype)
+            return Quantized(t.constant(integers.astype(dtype), role), _row(scale), own,
+                             min(axes, default=0)).numbers(t)
+    return t.constant(moved, role) * scale
+
+
+def _row(value: Value) -> Value:
+    """One number, or a row of them."""
+    return value.reshape(*(value.size,) * (value.size > 1))
+
+
+def _holds(dtype: str, numbers: np.ndarray) -> bool:
+    """True if the type has all these numbers, which may be no integers."""
     with np.errstate(invalid="ignore"):
-        dtype = next((name for name in ("int8", "int16", "int32")
-                      if np.array_equal(moved.astype(name), moved)), None)
-    extents = (1,) * (moved.ndim - scale.rank) + scale.shape
-    axes = [axis for axis, extent in enumerate(extents) if extent > 1]
-    if dtype is None or len(axes) > 1 or not positive(scale):
-        return t.constant(moved, role) * scale
-    return dequantize_linear(t, t.constant(moved.astype(dtype), role), scale.reshape(
-        *(scale.size for _ in axes)), axis=axes[0] if axes else 0)
+        return np.array_equal(numbers.astype(dtype), numbers)
+
+
+def _along(value: Value, rank: int) -> list[int]:
+    """The axes of a tensor of this rank that the value's elements differ along."""
+    extents = (1,) * (rank - value.rank) + value.shape
+    return [axis for axis, extent in enumerate(extents) if extent > 1]

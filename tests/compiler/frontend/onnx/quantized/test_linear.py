@@ -40,12 +40,12 @@ def test_microsofts_own(name: str, axis: int | None) -> None:
                                             ("com.vai.quantize", "Vitis")])
 def test_amds(domain: str, prefix: str, dtype: str, axis: int | None) -> None:
     """More types, and numbers beyond what they hold."""
-    rng, dtype = np.random.default_rng(len(dtype)), np.dtype(dtype)
-    whole = dtype.kind in "iu"
-    x = (rng.normal(size=(4, 3)) * 2.0 ** (min(8 * dtype.itemsize, 31) if whole else 3)
+    rng, kind = np.random.default_rng(len(dtype)), np.dtype(dtype)
+    whole = kind.kind in "iu"
+    x = (rng.normal(size=(4, 3)) * 2.0 ** (min(8 * kind.itemsize, 31) if whole else 3)
          ).astype(np.float32)
     scale = np.array([0.5, 1, 0.25] if axis else 0.5, np.float32)
-    zero = np.full(scale.shape, 3 if whole and dtype.itemsize < 4 else 0).astype(dtype)
+    zero = np.full(scale.shape, 3 if whole and kind.itemsize < 4 else 0).astype(dtype)
     nodes = [helper.make_node(f"{prefix}{op}Linear", [value, "s", "z"], [result], domain=domain,
                               axis=axis or 0)
              for op, value, result in (("Quantize", "x", "q"), ("Dequantize", "q", "y"))]

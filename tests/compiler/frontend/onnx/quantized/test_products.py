@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from compiler.frontend import ImportRefused, convert
 from tests.support.onnx_runtime import run_onnx
 from tests.support.spellings import (MICROSOFT, assert_steps, model_of, operators_of, saturated,
                                      values_of)
@@ -110,13 +111,25 @@ def test_qgemm(types, trans: int, alpha: float) -> None:
 
 
 def test_qgemm_in_float() -> None:
-    """Without a scale the result is float32."""
+    """Without a scale and a zero point the result is float32."""
     drawn = Drawn(("uint8", "int8"), (8, 3), (8, 5), None, False)
     node = helper.make_node("QGemm", PRODUCT[:6], ["y"], domain=MICROSOFT, transA=1)
     model = model_of(node, {"x": drawn.x}, drawn.constants)
     x, w = drawn.moved
     wanted = x.T @ w * float(drawn.x_scale) * float(drawn.w_scale)
+    np.testing.assert_allclose(run_onnx(model, {"x": drawn.x})["y"], wanted, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(values_of(model, {"x": drawn.x})["y"], wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("inputs, attributes, reason", [
+    (["", "ys"], {}, "its result must have a scale and a zero point, or neither"),
+    ([], {"alpha": 0.0}, "alpha must be above 0, not 0.0")])
+def test_qgemm_refusals(inputs: list[str], attributes: dict, reason: str) -> None:
+    """ONNX Runtime divides by a scale without a zero point, and its documentation does not."""
+    drawn = Drawn(("uint8", "int8"), (3, 8), (8, 5), None, False)
+    node = helper.make_node("QGemm", [*PRODUCT[:6], *inputs], ["y"], domain=MICROSOFT, **attributes)
+    with pytest.raises(ImportRefused, match=reason):
+        convert(model_of(node, {"x": drawn.x}, drawn.constants))
 
 
 @pytest.mark.parametrize("op", ["QLinearConv", "QLinearMatMul"])

@@ -115,6 +115,28 @@ def test_scales_of_channels(shape: tuple[int, ...], bits: int) -> None:
     assert ("dequantizelinear" in [node.op for node in graph.nodes]) == (shape != (3, 5, 1))
 
 
+@pytest.mark.parametrize("zero, dtype", [(0, "uint8"), (60, "uint8"), (200, "int8")])
+def test_weights_without_a_sign(zero: int, dtype: str) -> None:
+    """Bytes with a zero point, where bytes do not hold what that leaves."""
+    ends = (0, 255) if dtype == "uint8" else (zero - 128, zero - 1)
+    x = (np.linspace(*ends, 60, dtype=np.float32).reshape(3, 20) - np.float32(zero)) / 4
+    made = convert(model("Quant", x, [0.25, zero, 8], True, signed=0))
+    assert [array.dtype for array in made.constants.values() if array.size >= 20] == [dtype]
+    wanted = quant(x, np.float32(0.25), np.float32(zero), 8, 0)
+    for array in found("Quant", x, [0.25, zero, 8], signed=0):
+        np.testing.assert_array_equal(array, wanted)
+
+
+def test_one_scale_with_more_dimensions_than_the_tensor() -> None:
+    x, one = numbers(0.25, 4), np.full((1, 1, 1, 1), 0.25, np.float32)
+    wanted = quant(x, np.float32(0.25), np.float32(0), 4)
+    for op, constants in (("Quant", [one, np.zeros((1, 1, 1)), 4]), ("BipolarQuant", [one])):
+        for array in found(op, x, constants):
+            assert array.shape == x.shape
+            np.testing.assert_array_equal(
+                array, wanted if op == "Quant" else np.where(x >= 0, 0.25, -0.25))
+
+
 def test_activations_and_weights_are_integers() -> None:
     """A convolution between Quants is one of int8."""
     rng = np.random.default_rng(0)

@@ -10,9 +10,8 @@ import numpy as np
 
 from compiler import te
 from compiler.ops.integers.fixed_point import STORED
-from compiler.ops.records.channels_last import ChannelsLast, by_axis
 from compiler.ops.records.node import Node, TensorType
-from compiler.ops.records.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
+from compiler.ops.records.operator import Array, Attributes, Inputs
 from compiler.ops.records.rules import Types, need, need_arity
 from compiler.te import Expr, Tensor, bits
 
@@ -82,7 +81,8 @@ def arrays_in_planes(attrs: Attributes, sums: Array, axis: int, dtype: np.dtype)
                            for plane in range(attrs[PLANES])], axis)
 
 
-def _cut_type(node: Node, types: Types) -> TensorType:
+def cut_type(node: Node, types: Types) -> TensorType:
+    """The type of the planes of int32."""
     need_arity(node, types, 1)
     (x,), axis, planes, dtype = types, *(node.attrs[name] for name in ("axis", PLANES, "dtype"))
     need(x.dtype == "int32", node, f"input {node.inputs[0]!r} must be int32, not {x.dtype}")
@@ -93,7 +93,8 @@ def _cut_type(node: Node, types: Types) -> TensorType:
     return of_planes(node, TensorType(x.shape, dtype), axis)
 
 
-def _joined_type(node: Node, types: Types) -> TensorType:
+def joined_type(node: Node, types: Types) -> TensorType:
+    """The type of the int32 that planes are."""
     need_arity(node, types, 1)
     (x,), (axis, planes) = types, (node.attrs[name] for name in ("axis", PLANES))
     need(x.dtype in STORED, node,
@@ -110,7 +111,7 @@ def _cut(shape: tuple[int, ...], axis: int, planes: int) -> tuple[int, ...]:
     return (*shape[:axis], shape[axis] // planes, *shape[axis + 1:])
 
 
-def _joined(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+def joined(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """The int32 that the planes along an axis are, of which all but the last have no sign."""
     (x,), axis, planes = inputs, attrs["axis"], attrs[PLANES]
     shape, width = _cut(x.shape, axis, planes), bits(x.dtype)
@@ -128,27 +129,10 @@ def _joined(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     return te.compute(shape, number, name)
 
 
-def _joined_meaning(attrs: Attributes, x: Array) -> Array:
+def joined_array(attrs: Attributes, x: Array) -> Array:
+    """The int32 that planes are, in NumPy."""
     *lower, top = np.split(x, attrs[PLANES], attrs["axis"])
     width, total = 8 * x.dtype.itemsize, top.astype(np.int64)
     for part in reversed(lower):
         total = (total << width) + (part.astype(np.int64) & (1 << width) - 1)
     return total.astype(np.int32)
-
-
-OPERATORS = (
-    Operator(
-        name="cut_planes", summary="the elements of a type that int32 are cut into, the lowest of "
-        "all along an axis first", inputs="x int32", attributes="axis, planes, dtype",
-        define=lambda attrs, inputs, name: in_planes(attrs, inputs[0], attrs["axis"],
-                                                     attrs["dtype"], name),
-        meaning=lambda attrs, x: arrays_in_planes(attrs, x, attrs["axis"],
-                                                  np.dtype(attrs["dtype"])),
-        type=_cut_type, numbers=Numbers.CONVERSION, kind=Kind.INJECTIVE,
-        channels_last=ChannelsLast(by_axis)),
-    Operator(
-        name="joined_planes", summary="int32 of the planes along an axis, the lowest first",
-        inputs="x int8|int16", attributes="axis, planes", define=_joined, meaning=_joined_meaning,
-        type=_joined_type, numbers=Numbers.CONVERSION, kind=Kind.INJECTIVE,
-        channels_last=ChannelsLast(by_axis)),
-)

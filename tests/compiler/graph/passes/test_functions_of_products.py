@@ -1,0 +1,116 @@
+"""Functions of elements behind products: an int8 between them, where it is within a step."""
+
+import numpy as np
+import pytest
+
+from accel.mapping.target import AccelTarget
+from compiler.frontend import convert
+from compiler.graph import evaluate, optimize, standard_passes
+from compiler.graph.division.partition import ACCEL, partition, subgraph
+from compiler.graph.passes.functions_of_products import int8_before
+from compiler.ops.records.integer_forms import Stored
+from tests.support.integer_graphs import assert_right
+from tests.support.machines import SHORT, TINY
+
+
+def gelu(one, y: str) -> str:
+    half = one.add("Mul", y, one.constant(np.float32(0.5)))
+    root = one.add("Erf", one.add("Div", y, one.constant(np.float32(np.sqrt(2)))))
+    return one.add("Mul", half, one.add("Add", root, one.constant(np.float32(1))))
+
+
+FUNCTIONS = {
+    "hardswish": lambda one, y: one.add("HardSwish", y),
+    "silu": lambda one, y: one.add("Mul", y, one.add("Sigmoid", y)),
+    "gelu": gelu,
+    "softplus": lambda one, y: one.add("Softplus", y),
+    "elu": lambda one, y: one.add("Elu", y),
+}
+FORMS = {
+    "conv": ("qconv2d", (2, 4, 5, 5), lambda one, x: one.add(
+        "Conv", x, one.weight(6, 4, 3, 3, scale=0.015), name="product")),
+    "dense": ("qdense", (7, 20), lambda one, x: one.add(
+        "Gemm", x, one.weight(20, 6, scale=0.015, axis=1), name="product")),
+    "sum": ("qdense", (2, 5, 20), lambda one, x: one.add("Add", one.constant(
+        one.rng.normal(size=6).astype(np.float32)), one.add(
+            "MatMul", x, one.weight(20, 6, scale=0.015, axis=1)), name="product")),
+}
+
+
+def model_of(one, form: str, function, scale: float = 10 / 255, zero: int = 8):
+    _, shape, product = FORMS[form]
+    x = one.requantized(one.input("x", *shape), 0.03, 5)
+    return one.model(one.requantized(function(one, product(one, x)), scale, zero))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("form", FORMS)
+def test_they_are_a_product_and_a_table(qdq, form: str, name: str) -> None:
+    one = qdq(seed=len(form + name), opset=18)
+    model = model_of(one, form, FUNCTIONS[name])
+    graph, plain = (optimize(convert(model), standard_passes(integerize=integerize))
+                    for integerize in (True, False))
+    assert graph.notes == ()
+    assert [node.op for node in graph.nodes][-3:-1] == [FORMS[form][0], "qtable"]
+    feeds = {"x": (2 * one.rng.normal(size=FORMS[form][1])).astype(np.float32)}
+    found, wanted = (evaluate(made, feeds)[model.graph.output[0].name] for made in (graph, plain))
+    assert wanted.std() > 0.3 and np.abs(found - wanted).max() <= 1.01 * 10 / 255
+
+
+def test_elements_may_be_moved_before(qdq) -> None:
+    one = qdq(seed=5, opset=18)
+    model = model_of(one, "dense", lambda one, y: gelu(one, one.add("Transpose", one.add(
+        "Reshape", y, one.constant(np.array([7, 2, 3]))), perm=[1, 0, 2])))
+    graph, plain = (optimize(convert(model), standard_passes(integerize=integerize))
+                    for integerize in (True, False))
+    assert [node.op for node in graph.nodes if node.op not in ("to_uint8", "to_int8")] == [
+        "quantize", "qdense", "reshape", "transpose", "qtable", "dequantize"]
+    feeds = {"x": (2 * one.rng.normal(size=(7, 20))).astype(np.float32)}
+    found, wanted = (evaluate(made, feeds)[model.graph.output[0].name] for made in (graph, plain))
+    assert np.abs(found - wanted).max() <= 1.01 * 10 / 255
+
+
+@pytest.mark.parametrize(("name", "scale", "zero"), [
+    ("hardswish", 2 / 255, 40), ("sigmoid", 1 / 256, 0), ("cosine", 2 / 255, 128)])
+def test_what_int8_cannot_carry_stays_in_float(qdq, name: str, scale: float, zero: int) -> None:
+    """It is steep, or changes however far its input is."""
+    functions = FUNCTIONS | {"sigmoid": lambda one, y: one.add("Sigmoid", y),
+                             "cosine": lambda one, y: one.add("Cos", y)}
+    one = qdq(seed=2, opset=18)
+    graph = optimize(convert(model_of(one, "conv", functions[name], scale, zero)))
+    assert [node.op for node in graph.nodes].count("conv2d") == 1
+    assert graph.notes[0].startswith("product (conv2d) stays in float: a QuantizeLinear is missing")
+
+
+@pytest.mark.parametrize("case", ["sums are read", "the result is read", "other scales"])
+def test_others_that_read_keep_it_in_float(qdq, case: str) -> None:
+    one = qdq(seed=3, opset=18)
+    x = one.requantized(one.input("x", 2, 4, 5, 5), 0.03, 5)
+    sums = FORMS["conv"][2](one, x)
+    y = one.add("HardSwish", sums)
+    other = sums if case == "sums are read" else y
+    other = one.requantized(y, 0.5, 8) if case == "other scales" else one.add("Abs", other)
+    graph = optimize(convert(one.model(one.requantized(y, 10 / 255, 8), other)))
+    assert "conv2d" in [node.op for node in graph.nodes]
+
+
+def test_the_range_is_where_the_result_changes() -> None:
+    def hardswish(x: np.ndarray) -> np.ndarray:
+        return x * np.clip(x + 3, 0, 6) / 6
+
+    found = int8_before(hardswish, Stored("y", 8.375 / 255, -117))
+    assert found is not None
+    ends = (np.array([-128, 127]) - found.zp) * found.scale
+    np.testing.assert_allclose(ends, [-3, 8.04], atol=0.05)
+
+
+def test_the_accelerator_computes_them(qdq) -> None:
+    one = qdq(seed=4, opset=18)
+    graph = optimize(convert(model_of(one, "conv", FUNCTIONS["hardswish"])))
+    for machine in (TINY, SHORT):
+        parts = partition(graph, lambda node, own=machine: AccelTarget(own).refusal(graph, node))
+        segment, = (one for one in parts.segments if one.target == ACCEL)
+        part = subgraph(graph, segment)
+        given = {value: one.rng.integers(-128, 128, graph.values[value].shape).astype(np.int8)
+                 for value in part.inputs}
+        assert_right(machine, part, given)
