@@ -5,7 +5,8 @@ small networks (`bench/inputs/foreign/networks.py`) in every spelling that a too
 is imported, compiled for the host and for the accelerator, run on the sample that the tool's own
 runtime has run on, and compared with the file computed without integers, and with the tool. Printed
 are differences in steps of the output, the share of the products between quantized values that the
-accelerator executes, and its segments.
+accelerator executes, and its segments. Files with activations of 16 bits have a machine of their
+own.
 
 ``--environments`` is a folder with the environments; ``--install`` makes those that are missing
 there, which takes minutes and gigabytes. A tool without one says so in its row. ``--files`` judges
@@ -23,7 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.frame import Bench, Sheet
-from bench.support.foreign_files import Verdict, judged
+from bench.support.foreign_files import MOST_STEPS, Verdict, judged
 from compiler.frontend.kinds import names_model
 
 SCRIPTS = Path(__file__).parents[1] / "inputs" / "foreign"
@@ -74,6 +75,8 @@ BENCH.option("--files", nargs="+", type=Path, metavar="PATH", help="files, or fo
 BENCH.option("--environments", type=Path, metavar="FOLDER",
              default=os.environ.get("LOCKSTEP_FOREIGN"), help="with a virtual environment each")
 BENCH.option("--install", action="store_true", help="make the environments that are missing")
+BENCH.option("--machine16", default=str(SCRIPTS.parents[2] / "examples/machines/int16_deep.py"),
+             metavar="M", help="that takes files with activations of 16 bits")
 BENCH.option("--networks", nargs="+", choices=NETWORKS, default=[], help="these alone")
 BENCH.option("--size", choices=("full", "small"), default="full", help="of the networks")
 BENCH.option("--keep", type=Path, metavar="FOLDER", help="where the files stay")
@@ -81,13 +84,14 @@ BENCH.option("--keep", type=Path, metavar="FOLDER", help="where the files stay")
 
 @BENCH.part(cases=tuple(TOOLS))
 def matrix(sheet: Sheet) -> None:
+    name, = sheet.machines
     with TemporaryDirectory(prefix="lockstep-foreign-") as folder:
         paths = _given(sheet.files) if sheet.files else _made(sheet, sheet.keep or Path(folder))
         print(f"{'file':34}{'tool':>8}{'cpu':>7}{'accel':>7}{'products':>10}{'segments':>10}  "
               "spellings")
         verdicts = []
         for path in paths:
-            verdicts.append(judged(path, f"accel:{','.join(sheet.machines)}"))
+            verdicts.append(judged(path, f"accel:{name}", f"accel:{sheet.machine16}"))
             print(_line(verdicts[-1]), flush=True)
             sheet.row(asdict(verdicts[-1]) | {"percent": verdicts[-1].percent})
             sheet.require(verdicts[-1].is_right)
@@ -99,6 +103,7 @@ def _count(sheet: Sheet, verdicts: Sequence[Verdict]) -> None:
     sheet.figure("foreign_files", len(verdicts))
     sheet.figure("foreign_refused", sum(bool(one.failed) for one in verdicts))
     sheet.figure("foreign_wrong", sum(not one.failed and not one.is_right for one in verdicts))
+    sheet.figure("foreign_apart", sum((one.tool or 0) > MOST_STEPS for one in verdicts))
     sheet.figure("foreign_below_90", sum(share < 90 for share in shares))
 
 

@@ -6,6 +6,7 @@ runtime made of one sample, where that lies beside the file. Differences are in 
 its scale where the network ends in a dequantization or in integers, else a 255th of its range.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,6 +28,8 @@ from runtime.exporting.scales import FROM_QUANTIZED
 Array = np.ndarray
 Values = Mapping[str, Array]
 MOST_STEPS = 2
+BITS_16 = re.compile(r"u?int16\b")
+"""The types of activations of 16 bits, as signs of files begin with them."""
 
 
 @dataclass(slots=True)
@@ -36,6 +39,7 @@ class Verdict:
     """
 
     file: str
+    target: str
     spellings: str = ""
     failed: str = ""
     tool: float | None = None
@@ -52,23 +56,27 @@ class Verdict:
 
     @property
     def percent(self) -> float | None:
-        return 100 * min(self.accel_products / self.products, 1) if self.products else None
+        return 100 * self.accel_products / self.products if self.products else None
 
 
-def judged(path: Path, target: str) -> Verdict:
-    """The verdict about a file; what fails is told there."""
-    verdict = Verdict(path.name)
+def judged(path: Path, target: str, of_16_bits: str | None = None) -> Verdict:
+    """The verdict about a file; what fails is told there. One whose activations have 16 bits is
+    judged on the target for these, if there is one.
+    """
+    verdict = Verdict(path.name, target)
     try:
-        verdict.spellings = ", ".join(dict.fromkeys(
-            row.spelling for row in read_signs(path).spelled))
-        _judge(verdict, path, target)
+        spelled = read_signs(path).spelled
+        verdict.spellings = ", ".join(dict.fromkeys(row.spelling for row in spelled))
+        if of_16_bits and any(BITS_16.match(row.types) for row in spelled):
+            verdict.target = of_16_bits
+        _judge(verdict, path)
     except Exception as error:  # noqa: BLE001  -- refusals and crashes are results here
         said = str(error).strip().removeprefix(f"{path}: ") or "no message"
         verdict.failed = f"{type(error).__name__}: {said}"
     return verdict
 
 
-def _judge(verdict: Verdict, path: Path, target: str) -> None:
+def _judge(verdict: Verdict, path: Path) -> None:
     graph = graph_of(path, _extents(path))
     sample = Sample(path, graph)
     wanted = compile_model(graph, "cpu", integerize=False, cache=False)(sample.inputs)
@@ -78,7 +86,7 @@ def _judge(verdict: Verdict, path: Path, target: str) -> None:
     verdict.cpu = _apart(made, wanted, steps)
     if sample.outputs:
         verdict.tool = _apart(wanted, dict(zip(graph.outputs, sample.outputs, strict=True)), steps)
-    accelerated = compile_model(graph, target, cache=False)
+    accelerated = compile_model(graph, verdict.target, cache=False)
     verdict.accel = _apart(accelerated(sample.inputs), wanted, steps)
     verdict.products = sum(multiplications(graph, node) for node in Quantized(graph).products)
     verdict.accel_products = executed(accelerated)

@@ -106,10 +106,9 @@ def test_each_kept_file_has_its_spelling() -> None:
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
-def test_files_of_tools_are_right(path: Path) -> None:
+def test_files_of_tools_are_right_and_on_the_accelerator(path: Path) -> None:
     """In integers as without, and as the tool's own runtime has it."""
-    verdict = judged(path, "accel:tiny-1x4x4")
-    if "ImportRefused" in verdict.failed:
-        pytest.skip(verdict.failed)
+    verdict = judged(path, "accel:tiny-1x4x4", "accel:examples/machines/int16_deep.py")
     assert not verdict.failed
     assert verdict.is_right and verdict.tool is not None and verdict.tool <= MOST_STEPS
+    assert verdict.percent is not None and verdict.percent >= 90

@@ -1,6 +1,7 @@
 """Spellings of quantization, as files of each kind write them, and the tools that they name."""
 
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -10,15 +11,20 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from compiler.frontend.building.refusal import ImportRefused
+from compiler.frontend.onnx.nodes.registry import OPERATORS as onnx_operators
+from compiler.frontend.pytorch.aten.registry import OPERATORS as torch_operators
 from compiler.frontend.spellings import read_signs
 from compiler.frontend.spellings.signs import Spelled
 from compiler.frontend.spellings.table import SPELLINGS, TOOLS, spelling_of, tool_of
+import compiler.frontend.onnx.operators
+import compiler.frontend.pytorch.aten.quantization  # noqa: F401  -- registers them
 from tests.support.tflite_files import Given, one_operator
 
 MODELS = Path(__file__).parents[2] / "models"
 SIGNS = {
     "QDQ": "DequantizeLinear int8 constant per channel",
     "QDQ of com.microsoft": "com.microsoft.QuantizeLinear uint16",
+    "QDQ of AMD's tools": "com.amd.quark.ExtendedQuantizeLinear uint8",
     "QCDQ": "Clip of integers",
     "QOperator": "QLinearMatMul uint8",
     "QOperator of com.microsoft": "com.microsoft.QLinearAdd int8",
@@ -49,6 +55,16 @@ SIGNS = {
 @pytest.mark.parametrize("spelling", [name for name, _ in SPELLINGS])
 def test_every_spelling_has_a_sign(spelling: str) -> None:
     assert spelling_of(SIGNS[spelling]) == spelling
+
+
+def test_every_operator_that_front_ends_take_has_a_spelling() -> None:
+    """Those whose names speak of quantization or integers."""
+    operators = [*(f"{domain}.{name}" for domain, name in onnx_operators if "." in domain),
+                 *(name.replace("::", ".") if "::" in name else f"aten.{name}"
+                   for name in torch_operators)]
+    said = re.compile(r"quant|integer|NBits|int\d+pack|\bQ[A-Z]", re.IGNORECASE)
+    assert [name for name in operators if said.search(name) and not spelling_of(name)
+            and "QuickGelu" not in name] == []
 
 
 @pytest.mark.parametrize("sign", ["Conv", "Clip", "com.microsoft.FusedMatMul", "CONV_2D",
