@@ -10,7 +10,7 @@ import numpy as np
 
 from compiler.frontend.building.values import NodeRefused, Value
 from compiler.frontend.onnx.nodes.registry import operator
-from compiler.frontend.onnx.operators.quantized.between import Quantized
+from compiler.frontend.onnx.operators.quantized.between import Codes
 from compiler.frontend.onnx.operators.quantized.linear import (dequantize_linear, positive,
                                                                quantize_linear)
 
@@ -178,8 +178,8 @@ def constant_of(t, steps: np.ndarray, scale: Value, zero: Value, role: str) -> V
         if len(axes) < 2 and positive(scale) and _holds(dtype, integers) and (
                 own is None or _holds(dtype, point)):
             own = own if own is None else _row(own).astype(dtype)
-            return Quantized(t.constant(integers.astype(dtype), role), _row(scale), own,
-                             min(axes, default=0)).numbers(t)
+            return Codes(t.constant(integers.astype(dtype), role), _row(scale), own,
+                         min(axes, default=0)).numbers(t)
     return t.constant(moved, role) * scale
 
 
