@@ -10,7 +10,6 @@ import re
 SPELLINGS = tuple((name, re.compile(pattern)) for name, pattern in (
     ("QDQ", r"(QuantizeLinear|DequantizeLinear)\b"),
     ("QDQ of com.microsoft", r"com\.microsoft\.(QuantizeLinear|DequantizeLinear)\b"),
-    ("QDQ of AMD's tools", r"com\.(amd\.quark|vai\.quantize)\."),
     ("QCDQ", r"Clip of integers"),
     ("QOperator", r"QLinear(Conv|MatMul)\b"),
     ("QOperator of com.microsoft",
@@ -20,7 +19,7 @@ SPELLINGS = tuple((name, re.compile(pattern)) for name, pattern in (
      r"com\.microsoft\.(DynamicQuantize|MatMulInteger|ConvInteger|MulInteger|ReduceSumInteger|QEmbed)"),
     ("groups of weights", r"com\.microsoft\.(MatMulNBits|MatMulBnb4|MatMulFpQ4|GatherBlockQuant)"),
     ("QONNX", r"(qonnx|onnx\.brevitas|finn)\b.*\b\w*(Quant|Trunc)\b"),
-    ("QDQ of AMD", r"com\.(amd\.quark|vai\.quantize)\.\w*(Q|q)uantizeLinear"),
+    ("QDQ of AMD", r"com\.(amd\.quark|vai\.quantize)\.\w*[Qq]uantizeLinear"),
     ("FakeQuantize", r"(org\.openvinotoolkit\.)?Fake_?Quantize"),
     ("TensorRT", r"trt\.TRT_"),
     ("instructions of Lockstep", r"lockstep\."),

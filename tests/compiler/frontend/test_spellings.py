@@ -24,7 +24,6 @@ MODELS = Path(__file__).parents[2] / "models"
 SIGNS = {
     "QDQ": "DequantizeLinear int8 constant per channel",
     "QDQ of com.microsoft": "com.microsoft.QuantizeLinear uint16",
-    "QDQ of AMD's tools": "com.amd.quark.ExtendedQuantizeLinear uint8",
     "QCDQ": "Clip of integers",
     "QOperator": "QLinearMatMul uint8",
     "QOperator of com.microsoft": "com.microsoft.QLinearAdd int8",
