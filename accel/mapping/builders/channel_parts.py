@@ -37,11 +37,10 @@ def _runs(weights: np.ndarray, blocks: Blocks) -> list[tuple[int, int]]:
     many to a block as memory is padded to."""
     low, high = limits_of(blocks.weight)
     rows = weights.reshape(len(weights), -1)
-    wide = ((rows < low) | (rows > high)).any(axis=1)
-    wide = np.append(wide, np.zeros(blocks.padded(len(wide)) - len(wide), bool))
-    each = wide.reshape(-1, blocks.channels).any(axis=1)
+    wide, size = (rows < low) | (rows > high), blocks.channels
+    each = [bool(wide[begin:begin + size].any()) for begin in range(0, len(wide), size)]
     runs = [[place for place, _ in run] for _, run in groupby(enumerate(each), lambda one: one[1])]
-    return [(run[0] * blocks.channels, (run[-1] + 1) * blocks.channels) for run in runs]
+    return [(run[0] * size, (run[-1] + 1) * size) for run in runs]
 
 
 def _cut(node: Node, graph: Graph, begin: int, end: int) -> Graph:

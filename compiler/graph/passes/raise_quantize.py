@@ -56,9 +56,14 @@ class _Raising:
         while node is not None and find(node.op).picks:
             picks.insert(0, node)
             node = self._alone(node.inputs[0])
-        integer = node is not None and node.op != "dequantizelinear" and (
-            find(node.op).integer or find(node.op).kind is Kind.ELEMENTWISE)
-        return picks if integer else []
+        return picks if node is not None and self._may_be_integer(node) else []
+
+    def _may_be_integer(self, node: Node) -> bool:
+        if find(node.op).kind is Kind.ELEMENTWISE:
+            return node.op != "dequantizelinear"
+        before = map(self.producers.get, node.inputs)
+        return bool(find(node.op).integer) and any(
+            maker is not None and maker.op == "dequantizelinear" for maker in before)
 
     def _alone(self, value: str) -> Node | None:
         """The node that makes a value which has one reader."""

@@ -31,7 +31,7 @@ def wide_graph(name: str, least: int = -255, most: int = 254):
     graph = net.graph(PRODUCTS[name](net, net.rescale(net.input(1, 8, 6, 5))))
     weights = graph.nodes[-1].inputs[1]
     clipped = graph.constants[weights].clip(least, most)
-    return replace(graph, constants=graph.constants | {weights: clipped}), net.samples()
+    return replace(graph, constants={**graph.constants, weights: clipped}), net.samples()
 
 
 def notes(machine, graph) -> set[str]:
@@ -123,7 +123,7 @@ def _with_few(net: Net, result: str):
     value, = (name for name, array in graph.constants.items() if array.ndim > 1)
     weights = graph.constants[value].clip(-128, 127)
     weights[9].flat[3], weights[18].flat[0] = 200, -200
-    return replace(graph, constants=graph.constants | {value: weights})
+    return replace(graph, constants={**graph.constants, value: weights})
 
 
 def test_what_reads_channels_that_several_layers_write() -> None:

@@ -67,6 +67,8 @@ def operators(graph):
 CONFIGURED = {
     "int8 weights": lambda ao: ao.Int8WeightOnlyConfig(),
     "int8 weights, dynamic activations": lambda ao: ao.Int8DynamicActivationInt8WeightConfig(),
+    "int8 weights, static activations": lambda ao: ao.Int8StaticActivationInt8WeightConfig(
+        act_quant_scale=torch.tensor([[0.03]]), granularity=ao.PerTensor()),
     "int4 groups": lambda ao: ao.IntxWeightOnlyConfig(
         weight_dtype=torch.int4, granularity=ao.PerGroup(32)),
     "int4 channels": lambda ao: ao.IntxWeightOnlyConfig(

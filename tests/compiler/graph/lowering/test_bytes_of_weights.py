@@ -35,7 +35,7 @@ def test_inputs_are_joined_once() -> None:
     graph = net.graph(net.conv(x, 4), net.conv(x, 3))
     weights = {node.inputs[1]: graph.constants[node.inputs[1]].clip(-255, 254)
                for node in graph.nodes}
-    made = BytesOfWeights()(replace(graph, constants=graph.constants | weights))
+    made = BytesOfWeights()(replace(graph, constants={**graph.constants, **weights}))
     assert sorted(node.op for node in made.nodes) == ["concat", "qconv2d", "qconv2d"]
 
 

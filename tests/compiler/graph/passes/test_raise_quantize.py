@@ -50,12 +50,14 @@ def test_it_is_exact(qdq, moved: str) -> None:
     np.testing.assert_array_equal(evaluate(made, feeds)[name], evaluate(graph, feeds)[name])
 
 
-@pytest.mark.parametrize("case", ["an input", "quantized", "channels", "read twice", "an output"])
+@pytest.mark.parametrize("case", ["an input", "quantized", "channels", "read twice", "an output",
+                                  "floats"])
 def test_it_stays_where_nothing_is_won_or_others_read(qdq, case: str) -> None:
     one = qdq(seed=4)
     x = one.input("x", 2, 4, 6, 6)
     y = x if case == "an input" else one.requantized(x)
     y = y if case in ("an input", "quantized") else one.add("Relu", y)
+    y = one.add("Concat", y, y, axis=1) if case == "floats" else y
     z = one.add("Transpose", y, perm=[0, 2, 3, 1])
     outputs = [z] if case == "an output" else []
     if case == "read twice":

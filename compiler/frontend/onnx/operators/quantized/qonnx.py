@@ -179,7 +179,7 @@ def constant_of(t, steps: np.ndarray, scale: Value, zero: Value, role: str) -> V
                 own is None or _holds(dtype, point)):
             own = own if own is None else _row(own).astype(dtype)
             return Codes(t.constant(integers.astype(dtype), role), _row(scale), own,
-                             min(axes, default=0)).numbers(t)
+                         min(axes, default=0)).numbers(t)
     return t.constant(moved, role) * scale
 
 
