@@ -40,13 +40,13 @@ def test_what_is_refused_has_its_reason(capsys, monkeypatch) -> None:
 def test_what_computes_in_float_is_told_apart(tmp_path, capsys) -> None:
     net = QdqModel()
     x = net.input(1, 4, 6, 6)
-    y = net.add("Tanh", net.add("Conv", x, net.weight(4, 4, 3, 3), name="conv"), name="tanh")
+    y = net.add("Tanh", net.add("AveragePool", x, kernel_shape=[2, 2], name="pool"), name="tanh")
     model = net.model(y)
     found = taken(optimize(convert(model)), TINY)
     assert found.layers == 1 and not found.refused and not found.whole
     assert [(one.op, one.reason) for one in found.floats] == [
-        ("dequantize", ""), ("conv2d", "a QuantizeLinear is missing between it and tanh (tanh)"),
-        ("tanh", "a QuantizeLinear and a DequantizeLinear are missing between conv (conv2d) and "
+        ("dequantize", ""), ("avgpool", "a QuantizeLinear is missing between it and tanh (tanh)"),
+        ("tanh", "a QuantizeLinear and a DequantizeLinear are missing between pool (avgpool) and "
                  "it"), ("quantize", "")]
     onnx.save(model, tmp_path / "net.onnx")
     assert BENCH.main(["--only", "networks", str(tmp_path / "net.onnx"),

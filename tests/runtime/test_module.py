@@ -120,12 +120,12 @@ def test_a_network_that_is_almost_quantized_says_what_it_lacks() -> None:
     """Where two layers are in float, the one that lacks less is named."""
     one = QdqModel()
     x = one.requantized(one.real_input(1, 4, 6, 6))
-    far = one.add("Conv", one.add("Sin", x), one.weight(4, 4, 1, 1), name="far")
-    near = one.add("Conv", x, one.weight(4, 4, 1, 1), name="near")
+    far = one.add("ConvTranspose", one.add("Sin", x), one.weight(4, 4, 1, 1, axis=1), name="far")
+    near = one.add("ConvTranspose", x, one.weight(4, 4, 1, 1, axis=1), name="near")
     y = one.add("Add", far, one.add("Tanh", near))
     module = compile(convert(one.model(y)), "accel:tiny-1x4x4")
     assert module.graph.notes[0] == (
-        f"{NEARLY}near (conv2d): a QuantizeLinear is missing between it and tanh_7 (tanh)")
+        f"{NEARLY}near (convtranspose2d): a QuantizeLinear is missing between it and tanh_7 (tanh)")
     assert not module.accelerated
 
 

@@ -94,7 +94,7 @@ REFUSED = {
         "as examples/machines/int16.py takes int16"),
     "int8 on a machine of int16": (LONG, Net(1), "its input is int8; the accelerator takes int16"),
     "weights of 16 bits on a machine of 8": (
-        LONG, Net(1, 11, "int16"), "its weight is int16; gemm takes int8"),
+        LONG, Net(1, 11, "int16"), "its weights must be sums of 3 int8, not reach -1010 and 1020"),
     "inputs without a sign": (
         Machine(TINY.config, instructions("uint8")), Net(1),
         "gemm takes uint8 and vector writes int8; a layer has one type of activations"),
