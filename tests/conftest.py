@@ -27,6 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("lockstep", max_examples=tries(100), derandomize=True, deadline=None,
                               database=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("lockstep")
+    gc.disable()                # until tests are collected, of which nothing is garbage
     # A shell's background job ignores SIGINT, and so would the commands that tests interrupt.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -37,7 +38,7 @@ def pytest_collection_finish() -> None:
     many small objects, so it comes less often than by default. That saves an eighth of the time of
     a compiler's tests.
     """
-    gc.collect()
+    gc.enable()
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
 
