@@ -199,7 +199,7 @@ def test_halves_alone_may_be_rounded_either_way():
 def test_products_of_places_that_a_tie_leaves_open_may_be_any():
     places = np.array([[65], [3]], np.int64)
     node = onnx.helper.make_node("CumProd", ["x", "a"], ["y"])
-    middle, = computed(node, [places, np.int64(0)])
+    middle, = computed(node, [places, np.array(0)])
     open_ = Interval(places, places, places + 2)
     made, = spread(node, [open_, Interval.exact(np.array(0))], [middle], 26)
     assert made.low[1, 0] <= 65 * 3 and 67 * 5 <= made.high[1, 0]
