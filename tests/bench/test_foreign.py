@@ -105,7 +105,14 @@ def test_each_kept_file_has_its_spelling() -> None:
         assert SPELLED[path.stem] in [row.spelling for row in read_signs(path).spelled], path.name
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+SLOW = ("lstm.ort-dynamic-s8", "resnet.ort-qdq-u8u8", "resnet.tflite-edge-int4",
+        "resnet.torch-fx-qat")
+"""Files whose spellings small tests have, too."""
+
+
+@pytest.mark.parametrize("path", [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in SLOW else [])
+    for path in KEPT])
 def test_files_of_tools_are_right_and_on_the_accelerator(path: Path) -> None:
     """In integers as without, and as the tool's own runtime has it."""
     verdict = judged(path, "accel:tiny-1x4x4", "accel:examples/machines/int16_deep.py")
