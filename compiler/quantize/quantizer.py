@@ -49,7 +49,7 @@ RANKING_SAMPLES = 4         # for ranking layers before some fall back to float
 NOTHING = "nothing runs on the accelerator: the quantizer left every layer in float"
 KEPT = "kept in float on request"
 USABLE_DECIBELS = 15
-"""Of outputs with less signal to noise little can be made."""
+"""The least signal to noise at which outputs are of use."""
 
 Array = np.ndarray
 Ranges = dict[str, tuple[float, float]]

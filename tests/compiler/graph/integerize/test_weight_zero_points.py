@@ -74,7 +74,7 @@ def test_differences_are_int8_where_they_fit(qdq, values, zeros, dtype) -> None:
 
 
 def test_sums_are_bounded_by_differences(qdq) -> None:
-    """Of 9 bits: half as many terms as bytes have may reach the accumulator's end."""
+    """Weights of 9 bits reach the accumulator's end with half as many terms as bytes do."""
     depth = 2**31 // (128 * 255)
     for less, integer in ((2, True), (-2, False)):
         one = qdq()

@@ -155,7 +155,7 @@ def test_quantized_already_wrong(float_model) -> None:
 
 
 def test_dequantized_weights_are_weights_in_float(float_model) -> None:
-    """Of networks whose weights alone other tools have quantized."""
+    """Networks whose weights alone other tools have quantized are float to the quantizer."""
     one = float_model()
     weight = one.add("DequantizeLinear", one.constant(np.ones((3, 2, 1, 1), np.int8)),
                      one.constant(np.float32(0.5)), one.constant(np.int8(0)))
