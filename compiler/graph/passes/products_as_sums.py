@@ -26,7 +26,8 @@ class ProductsAsSums:
 
     Before: operators between quantizations are integer ones, dequantized constants still nodes.
     After: products of an activation in bytes, or in 16 bits, sum integers where int32 holds all
-    sums, the weight's zero points are in its integers, and the data's is one number. Those that
+    sums, the weight's zero points are in its integers, and the data has one scale, or each group of
+    a convolution has its own. Those that
     stay in float have a note; with `results` False only those in int32 are replaced. The sums are
     exact, so what was computed in int32 stays the same to the bit.
     """
@@ -74,7 +75,7 @@ class _Rewriting:
             return False
         x, y = (stored_data(self.graph, value, self.producers) for value in node.inputs[:2])
         if x is None:
-            return False
+            return self._of_channels(node)
         if y is not None:
             return self._of_computed(node, x, y)
         weight = self._weight(node)
@@ -90,12 +91,36 @@ class _Rewriting:
 
     def _of_weight(self, node: Node, x: Node, weight: Weight) -> bool:
         source, zero = x.inputs[0], x.attrs["zp"]
-        scale = _product_of(weight.scales, x)
+        scale = _product_of(weight.scales, x.attrs["scale"])
         if scale is None or weight.planes(self.builder.values[source].dtype) is None:
             return False
         self._dequantized(node, self._sums(node, source, weight, zero), scale,
                           (weight.totals * zero).astype(np.int32))
         return True
+
+    def _of_channels(self, node: Node) -> bool:
+        """Replaces a convolution of bytes with scales and zero points of groups of channels."""
+        x, weight = self.producers.get(node.inputs[0]), self._weight(node)
+        if node.op not in IMAGES or x is None or weight is None or x.op != "dequantizelinear" or (
+                x.inputs[0] in self.graph.constants or weight.planes("int8") is None):
+            return False
+        count, dtype = len(weight.steps), self.graph.values[x.inputs[0]].dtype
+        scales, zeros = (_of_outputs(self.graph.constants[value], node.attrs.get("group", 1), count)
+                         for value in x.inputs[1:])
+        scale = None if scales is None else _product_of(weight.scales, scales)
+        if scale is None or zeros is None or x.attrs["axis"] != 1 or dtype not in ("int8", "uint8"):
+            return False
+        source, half = self._in_int8(x.inputs[0])
+        points = self._seen(node, source, weight) * (zeros.astype(np.int64) - half)[:, None, None]
+        point = self._constant(node, "points", points.astype(np.int32))
+        sums = self._step("sub", self._sums(node, source, weight, 0), point)
+        self._dequantized(node, sums, scale, np.zeros(count, np.int32))
+        return True
+
+    def _in_int8(self, value: str) -> tuple[str, int]:
+        """The stored form of bytes, and by how much that is less."""
+        unsigned = self.graph.values[value].dtype == "uint8"
+        return (self._step("to_int8", value), 128) if unsigned else (value, 0)
 
     def _of_computed(self, node: Node, a: Node, b: Node) -> bool:
         """Replaces a product of two computed matrices of bytes."""
@@ -104,7 +129,7 @@ class _Rewriting:
             return False
         greatest = [max(each.attrs["zp"] + 128, 127 - each.attrs["zp"]) for each in (a, b)]
         bound = greatest[0] * greatest[1] * self.graph.values[sources[0]].shape[-1]
-        scale = _product_of(np.array(b.attrs["scale"]), a)
+        scale = _product_of(np.array(b.attrs["scale"]), a.attrs["scale"])
         if scale is None or bound >= 1 << SUM_BITS - 1:
             return False
         sums = self._joined(node, "qmatmul", [*sources], self._axis(node),
@@ -121,8 +146,7 @@ class _Rewriting:
         weight = data and self._weight(node)
         if data is None or weight is None or weight.planes("int8") is None:
             return False
-        unsigned = self.graph.values[data.value].dtype == "uint8"
-        source, half = (self._step("to_int8", data.value), 128) if unsigned else (data.value, 0)
+        source, half = self._in_int8(data.value)
         is_sequence = node.op in IMAGES and len(self.graph.values[data.value].shape) == 3
         (self._of_sequences if is_sequence else self._shifted)(node, source, weight, data.zero,
                                                                half)
@@ -165,7 +189,8 @@ class _Rewriting:
         if not any(node.attrs["pads"]):
             return weight.totals.reshape(-1, 1, 1)
         _, *image = self.builder.values[source].shape
-        return find("conv").meaning(node.attrs, np.ones((1, *image), np.int32),
+        attrs = {"dilations": (1, 1), "group": 1, **node.attrs}
+        return find("conv").meaning(attrs, np.ones((1, *image), np.int32),
                                     weight.steps.astype(np.int32))
 
     def _sums(self, node: Node, source: str, weight: Weight, pad_value: int, value: str = ""
@@ -217,10 +242,19 @@ class _Rewriting:
         return self.builder.emit(op, self.builder.fresh_node(value), inputs, value, **attrs)
 
 
-def _product_of(scales: np.ndarray, x: Node) -> np.ndarray | None:
+def _of_outputs(array: np.ndarray, group: int, count: int) -> np.ndarray | None:
+    """What all input channels of a group have, for each of the outputs; None where they differ, or
+    have one for all groups."""
+    groups = array.reshape(group, -1) if array.size % group == 0 else array
+    if array.ndim != 1 or groups.ndim != 2 or (groups != groups[:, :1]).any():
+        return None
+    return groups[:, 0].repeat(count // group)
+
+
+def _product_of(scales: np.ndarray, others: np.ndarray | float) -> np.ndarray | None:
     """The scales of sums in float32; None where it does not have them."""
     with np.errstate(over="ignore", under="ignore"):
-        product = (scales.astype(np.float64) * x.attrs["scale"]).astype(np.float32)
+        product = (scales.astype(np.float64) * others).astype(np.float32)
     return product if ((product > 0) & np.isfinite(product)).all() else None
 
 

@@ -69,6 +69,34 @@ def test_a_convolution(qdq, data) -> None:
 
 @settings(max_examples=tries(12))
 @given(st.data())
+def test_channels_with_scales_and_zero_points_of_their_own(qdq, data) -> None:
+    """One for all channels of a group: a convolution by channels, as NNCF quantizes its data."""
+    one, draw = qdq(seed=data.draw(SEEDS), opset=21), data.draw
+    group, dtype = draw(st.sampled_from([2, 4])), draw(st.sampled_from(["int8", "uint8"]))
+    low, each = (-128 if dtype == "int8" else 0), 4 // group
+    steps = (one.constant(np.repeat(one.rng.uniform(0.01, 0.05, group), each).astype(np.float32)),
+             one.constant(np.repeat(one.rng.integers(low, low + 256, group), each).astype(dtype)))
+    x = one.add("QuantizeLinear", one.input("x", 2, 4, 6, 5), *steps, axis=1)
+    x = one.add("DequantizeLinear", x, *steps, axis=1)
+    w = weight(one, draw, draw(st.sampled_from(["int8", "uint8"])), (8, each, 3, 2), 0)
+    bias = [one.constant(one.rng.normal(size=8).astype(np.float32))] if draw(st.booleans()) else []
+    pads = draw(st.sampled_from([[0, 0, 0, 0], [1, 0, 2, 1]]))
+    y = one.add("Relu", one.add("Conv", x, w, *bias, group=group, pads=pads))
+    feeds = {"x": one.rng.normal(size=(2, 4, 6, 5)).astype(np.float32) * 3}
+    assert in_planes(assert_alike(one.model(y), feeds)) == ["qconv2d", "joined_planes"]
+
+
+def test_channels_of_a_group_with_several_scales_stay_in_float(qdq) -> None:
+    one = qdq(opset=21)
+    steps = one.constant(np.float32([0.1, 0.2])), one.constant(np.int8([0, 0]))
+    x = one.add("QuantizeLinear", one.input("x", 1, 2, 4, 4), *steps, axis=1)
+    x = one.add("DequantizeLinear", x, *steps, axis=1)
+    graph = compiled(one.model(one.add("Conv", x, one.weight(4, 2, 3, 3))))
+    assert in_planes(graph) == []
+
+
+@settings(max_examples=tries(12))
+@given(st.data())
 def test_rows(qdq, data) -> None:
     one, draw = qdq(seed=data.draw(SEEDS), opset=21), data.draw
     op = draw(st.sampled_from(["Gemm", "MatMul"]))
