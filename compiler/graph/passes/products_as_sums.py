@@ -1,6 +1,6 @@
 """Products that nothing quantizes, as sums of integers in planes, which any target computes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import ClassVar
@@ -10,7 +10,7 @@ import numpy as np
 from compiler.graph.graph import Graph, Node
 from compiler.graph.integerize.factors import (IMAGES, IN_INT32, Weight, dequantized_weight,
                                                integer_weight, is_product, of_one_row,
-                                               shifted_bytes, stored_data)
+                                               scaled_bytes, shifted_bytes, stored_data)
 from compiler.graph.notes import Note
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.records.planes import SUM_BITS, planes_for
@@ -75,7 +75,7 @@ class _Rewriting:
             return False
         x, y = (stored_data(self.graph, value, self.producers) for value in node.inputs[:2])
         if x is None:
-            return self._of_channels(node)
+            return self._of_channels(node) or self._of_scaled(node)
         if y is not None:
             return self._of_computed(node, x, y)
         weight = self._weight(node)
@@ -117,6 +117,23 @@ class _Rewriting:
         self._dequantized(node, sums, scale, np.zeros(count, np.int32))
         return True
 
+    def _of_scaled(self, node: Node) -> bool:
+        """Replaces a product of bytes whose scale and zero point the run knows."""
+        found, weight = scaled_bytes(self.graph, node, self.producers), self._weight(node)
+        if found is None or weight is None or weight.planes("int8") is None:
+            return False
+        data, scale = found
+        source, half = self._in_int8(data.value)
+        sums = self.builder.fresh(f"{node.outputs[0]}_sums")
+        self._shifted(node, source, weight, data.zero, half, sums)
+        channels = (-1, 1, 1) if node.op in IMAGES else (-1,)
+        scales = weight.scales.astype(np.float32).reshape(channels)
+        factors = self._step("mul", scale, self._constant(node, "scale", scales))
+        self._with_bias(node, lambda value: self.builder.emit(
+            "mul", self.builder.fresh_node(f"{node.name}_scaled"),
+            [self._step("cast", sums, to="float32"), factors], value))
+        return True
+
     def _in_int8(self, value: str) -> tuple[str, int]:
         """The stored form of bytes, and by how much that is less."""
         unsigned = self.graph.values[value].dtype == "uint8"
@@ -148,38 +165,38 @@ class _Rewriting:
             return False
         source, half = self._in_int8(data.value)
         is_sequence = node.op in IMAGES and len(self.graph.values[data.value].shape) == 3
-        (self._of_sequences if is_sequence else self._shifted)(node, source, weight, data.zero,
-                                                               half)
+        (self._of_sequences if is_sequence else self._shifted)(
+            node, source, weight, data.zero, half, node.outputs[0])
         return True
 
-    def _of_sequences(self, node: Node, source: str, weight: Weight, zero: str | None, half: int
-                      ) -> None:
+    def _of_sequences(self, node: Node, source: str, weight: Weight, zero: str | None, half: int,
+                      value: str) -> None:
         """Replaces a convolution of sequences, as one of images of one row."""
         images, length, extent = self.builder.values[source].shape
         source = self._step("reshape", source, shape=(images, length, 1, extent))
-        value, image = node.outputs[0], self.builder.fresh(f"{node.outputs[0]}_image")
-        self._shifted(replace(node, outputs=(image,), attrs=of_one_row(node.attrs)), source, weight,
-                      zero, half)
+        image = self.builder.fresh(f"{value}_image")
+        self._shifted(replace(node, attrs=of_one_row(node.attrs)), source, weight, zero, half,
+                      image)
         self.builder.emit("reshape", self.builder.fresh_node(image), [image], value,
                           shape=self.graph.values[value].shape)
 
-    def _shifted(self, node: Node, source: str, weight: Weight, zero: str | None, half: int
-                 ) -> None:
+    def _shifted(self, node: Node, source: str, weight: Weight, zero: str | None, half: int,
+                 value: str) -> None:
         """Adds the sums of data less its zero point; that of the stored form is less by half."""
         if zero is None and not half:
-            self._sums(node, source, weight, 0, node.outputs[0])
+            self._sums(node, source, weight, 0, value)
         else:
-            self._less(node, source, self._sums(node, source, weight, 0), weight, zero, half)
+            self._less(node, source, self._sums(node, source, weight, 0), weight, zero, half, value)
 
-    def _less(self, node: Node, source: str, sums: str, weight: Weight, zero: str | None, half: int
-              ) -> None:
+    def _less(self, node: Node, source: str, sums: str, weight: Weight, zero: str | None, half: int,
+              value: str) -> None:
         """Takes the zero point, less that of the stored form, times sums of weights from sums."""
         seen = self._seen(node, source, weight).astype(np.int32)
         totals = self._constant(node, "totals", seen)
         offset = self._constant(node, "half", np.array(-half, np.int32))
         point = self._step("add", zero, offset) if zero else offset
         self.builder.emit("sub", self.builder.fresh_node(f"{node.name}.less"),
-                          [sums, self._step("mul", totals, point)], node.outputs[0])
+                          [sums, self._step("mul", totals, point)], value)
 
     def _seen(self, node: Node, source: str, weight: Weight) -> np.ndarray:
         """The sum of the weights that lie on an image, of every place where pads make it differ;
@@ -217,13 +234,16 @@ class _Rewriting:
 
     def _dequantized(self, node: Node, sums: str, scale: np.ndarray, point: np.ndarray) -> None:
         """The numbers that sums are, and the bias where there is one."""
-        bias, value = node.inputs[2:], node.outputs[0]
         factors = (self._constant(node, "scale", scale), self._constant(node, "zero_point", point))
-        self.builder.emit("dequantizelinear", self.builder.fresh_node(f"{node.name}_dequantize"),
-                          [sums, *factors], self.builder.fresh(value) if bias else value,
-                          axis=self._axis(node) if scale.ndim else 0)
+        self._with_bias(node, lambda value: self.builder.emit(
+            "dequantizelinear", self.builder.fresh_node(f"{node.name}_dequantize"),
+            [sums, *factors], value, axis=self._axis(node) if scale.ndim else 0))
+
+    def _with_bias(self, node: Node, emit: Callable[[str], str]) -> None:
+        """Adds what makes a value, which is the product's or, with a bias, is added to that."""
+        bias, value = node.inputs[2:], node.outputs[0]
+        whole = emit(self.builder.fresh(value) if bias else value)
         if bias:
-            whole = self.builder.nodes[-1].outputs[0]
             if node.op in IMAGES:
                 count = self.graph.values[bias[0]].shape[0]
                 bias = (self._step("reshape", bias[0], shape=(count, 1, 1)),)

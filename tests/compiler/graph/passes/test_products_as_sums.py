@@ -156,6 +156,29 @@ def test_a_dynamic_product_is_the_same_to_the_bit(qdq, data) -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize(("op", "steps"), [("MatMul", ()), ("MatMul", (2, 3, 1)), ("Conv", ()),
+                                           ("Gemm", ())])
+def test_data_whose_scale_the_run_knows(qdq, op: str, steps: tuple, dtype: str) -> None:
+    """(x - zero) * scale, with one of each or, in rows, with those of each row."""
+    one = qdq(seed=2, opset=21)
+    shape = {"MatMul": (2, 3, 17), "Conv": (2, 3, 5, 4), "Gemm": (3, 17)}[op]
+    x, z = (one.add("Cast", one.input(name, *extents, dtype=dtype), to=6)
+            for name, extents in (("x", shape), ("z", steps)))
+    real = one.add("Mul", one.add("Cast", one.add("Sub", x, z), to=1), one.input("s", *steps))
+    w = one.weight(6, 3, 3, 2) if op == "Conv" else one.weight(17, 7, axis=1)
+    bias = [one.constant(one.rng.normal(size=6 if op == "Conv" else 7).astype(np.float32))]
+    y = one.add(op, real, w, *(bias if op != "MatMul" else []),
+                **({"pads": [1, 0, 2, 1]} if op == "Conv" else {}))
+    info = np.iinfo(dtype)
+    feeds = {name: one.rng.integers(info.min, info.max, extents).astype(dtype)
+             for name, extents in (("x", shape), ("z", steps))}
+    feeds["s"] = one.rng.uniform(0.01, 0.1, steps).astype(np.float32)
+    graph = assert_alike(one.model(one.add("Relu", y)), feeds)
+    assert in_planes(graph) == ["qconv2d" if op == "Conv" else "qdense", "joined_planes"]
+    assert not any("missing" in note for note in graph.notes)
+
+
 def test_as_many_planes_as_the_sums_need(qdq) -> None:
     """Two hold 15 bits and a sign, three 23: products of the least bytes are 2**14."""
     for count, planes in ((1, 2), (2, 3), (511, 3), (512, 4)):
