@@ -266,13 +266,16 @@ class _Rewriting:
 
     def _with_residual(self, core: Node, out: Stored, activations: list[Node]
                        ) -> tuple[IntegerNode, str] | None:
-        """The product whose sums an addition reads beside a quantized tensor, and its name."""
-        if core.op != "add":
+        """The product whose sums a sum or a difference reads beside a quantized tensor, and its
+        name."""
+        if core.op not in ("add", "sub"):
             return None
-        for value, other in (core.inputs, core.inputs[::-1]):
+        less = -1 if core.op == "sub" else 1
+        for (value, other), signs in zip((core.inputs, core.inputs[::-1]), ((1, less), (less, 1)),
+                                         strict=True):
             before = self.view.producers.get(value)
             if before is not None and self.view.is_computed(other):
-                made = self._met(before, value, other, out, _bounds(activations))
+                made = self._met(before, value, other, signs, out, _bounds(activations))
                 if made is not None:
                     self.reasons.pop(core.name, None)
                     return made, before.name
@@ -281,10 +284,10 @@ class _Rewriting:
             self.reasons[core.name] = "it adds the sums of two products, which have no common scale"
         return None
 
-    def _met(self, before: Node, value: str, other: str, out: Stored, bounds: Bounds
-             ) -> IntegerNode | None:
-        """The product that is computed `before` and whose sums meet another value; None where it is
-        none, or must stay in float."""
+    def _met(self, before: Node, value: str, other: str, signs: tuple[int, int], out: Stored,
+             bounds: Bounds) -> IntegerNode | None:
+        """The product that is computed `before` and whose sums meet another value, both with these
+        signs; None where it is none, or must stay in float."""
         form = find(before.op).integer
         try:
             made = form and form(self.view, before, out, bounds)
@@ -292,7 +295,7 @@ class _Rewriting:
                 return None
             if self.view.shape(other) != self.view.shape(value):
                 raise StaysFloat(f"{other!r}, which its sums meet, must have their shape")
-            met = with_residual(self.view, made, self.view.activation(other), out)
+            met = with_residual(self.view, made, self.view.activation(other), out, signs)
             self._check_type(before, out, met)
         except (StaysFloat, ScaleRefused) as reason:
             if find(before.op).contracts:
