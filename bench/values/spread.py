@@ -107,8 +107,10 @@ def _rounded(node: onnx.NodeProto, made: Interval, inputs: Intervals, run: Run) 
     sure = np.where(np.isfinite(made.middle), np.abs(made.middle.astype(np.float64)), 0)
     if node.op_type in WEIGHTED and sizes[0] is not None and finite:
         return made.rounded(4 * sizes[0].max())
-    if node.op_type in NORMALIZATIONS and finite:
-        return made.rounded(cancelled(node, inputs) + np.abs(made.middle).max(initial=0))
+    if node.op_type in NORMALIZATIONS:
+        with np.errstate(invalid="ignore"):
+            lost = cancelled(node, inputs)      # nan where a row has one, as the result is
+        return made.rounded(np.where(np.isnan(lost), 0, lost) + sure.max(initial=0))
     if node.op_type in OF_ONE:
         return made.rounded(np.maximum(sure * 4, 4))
     rows = node.op_type not in RISING | ELEMENTWISE | {"Softmax", "LogSoftmax", "Div"}
