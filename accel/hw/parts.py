@@ -65,10 +65,11 @@ RAM_CYCLES = 2
 class Ram(wiring.Component):
     """A memory with one write port and one read port.
 
-    An address in cycle t gives its row in t + `RAM_CYCLES`, every cycle a new one. A row that is written in cycle t is seen by addresses in t + 1 or
-    later; reading it in t gives undefined data. Without `r_en` the data are undefined. Without
-    `r_move` in t + 1 what is shown stays, and the row waits; it comes one cycle after `r_move`,
-    unless the address has changed or the row was written in between.
+    An address in cycle t gives its row in t + `RAM_CYCLES`, every cycle a new one. A row that is
+    written in cycle t is seen by addresses in t + 1 or later; reading it in t gives undefined data.
+    Without `r_en` the data are undefined. Without `r_move` in t + 1 what is shown stays, and the
+    row waits; it comes one cycle after `r_move`, unless the address has changed or the row was
+    written in between.
 
     Parameters
     ----------

@@ -104,18 +104,21 @@ class Relay(wiring.Component):
     Members
     -------
     i, o : streams.
+    some : there are items inside.
     """
 
     def __init__(self, shape):
         self.shape = shape
-        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)),
+                          "some": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         width = Shape.cast(self.shape).width
         output, spare = Signal(width, reset_less=True), Signal(width, reset_less=True)
         held = Signal()             # something is in the spare register
-        m.d.comb += [self.i.ready.eq(~held), Value.cast(self.o.payload).eq(output)]
+        m.d.comb += [self.i.ready.eq(~held), self.some.eq(self.o.valid),
+                     Value.cast(self.o.payload).eq(output)]
         with m.If(~held):
             m.d.sync += spare.eq(self.i.payload)
         with m.If(~self.o.valid | self.o.ready):

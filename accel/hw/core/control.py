@@ -85,7 +85,8 @@ class Control(wiring.Component):
                     self.waiting.eq(Cat(u.blocked for u in self._seen)),
                 ]
         on, ending = Signal(), Signal()
-        m.d.comb += on.eq(Cat(trail(m, self.running, self._timing.over_cycles - 2, "running")).any())
+        runs = trail(m, self.running, self._timing.over_cycles - 2, "running")
+        m.d.comb += on.eq(Cat(runs).any())
         m.d.sync += [ending.eq(on), self.done.eq(self.done | ending & ~on)]
         with m.If(self.running & self.halt):
             with m.If(settling != self._timing.settling_cycles):

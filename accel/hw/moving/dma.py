@@ -44,7 +44,7 @@ class Front(wiring.Component):
     run in t + `run_cycles`; one run a cycle. The loops run up to `ahead` runs ahead;
     the next instruction is taken two cycles before they are done with the one before, or later. Up
     to `in_flight` instructions are between their start and their retirement; a completion in cycle
-    t asks for its signals in t + 2. One instruction in three cycles retires.
+    t asks for its signals in t + `queue_cycles`. One instruction in three cycles retires.
 
     Errors: a buffer that the unit does not take, or not so packed, in the cycle of the start; bytes
     outside the buffer, when the run is handed on; a completion with an error, from when it is the

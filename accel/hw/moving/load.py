@@ -143,7 +143,7 @@ class Load(wiring.Component):
         ]
         written = self._write(m, stepper, beats, front)
         m.d.comb += front.drained.eq(
-            ~(incoming.o.valid | bursts.busy | runs.some | stepper.busy | written))
+            ~(incoming.some | bursts.busy | runs.some | stepper.busy | written))
         return m
 
     def _write(self, m: Module, stepper: Stepper, beats: Beats, front: Front) -> Value:

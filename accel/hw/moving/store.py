@@ -47,8 +47,8 @@ class BurstWriter(wiring.Component):
         m.submodules.beats = beats = Queue(beat.wdata.shape(), self.depth, timing.queue_cycles)
         m.submodules.bursts = bursts = Queue(
             data.StructLayout({"burst": BURST, "last": 1}), self.depth, timing.queue_cycles)
-        # For each request, whether it is the last of its instruction.
-        m.submodules.answers = answers = Queue(1, timing.bursts, timing.queue_cycles)
+        # For each request, whether it is the last of its instruction: there before its answer.
+        m.submodules.answers = answers = Queue(1, timing.bursts, 2)
 
         in_block = beat.addr[:BLOCK_BITS - self._offset_bits]
         before = Signal(range(self.depth))                      # beats of this burst so far
@@ -85,9 +85,9 @@ class Store(wiring.Component):
 
     An instruction taken in cycle t reads its first chunk in t + `store_cycles`; a beat is formed
     `form_cycles` after its last chunk is addressed, one step (`Stepper`) a cycle. A burst is
-    requested from the arbiter `queue_cycles` after its last beat is formed; two bursts fit on the way, so that
-    long runs write one beat a cycle. Consecutive instructions overlap. An instruction asks for its
-    signals two cycles after its last acknowledgement.
+    requested from the arbiter `queue_cycles` after its last beat is formed; two bursts fit on the
+    way, so that long runs write one beat a cycle. Consecutive instructions overlap. An instruction
+    asks for its signals `queue_cycles` after its last acknowledgement.
 
     Members
     -------

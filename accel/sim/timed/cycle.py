@@ -8,7 +8,8 @@ in which nothing can change.
 
 Latencies and depths are those of `accel.machine.timing`, which the hardware reads, too, and those
 of the machine's datapaths (`accel.datapath.plan`); the object is the same for all machines of one
-timing. The parts themselves are written a second time, in C++: that both take the same cycles is tested.
+timing. What remains in C++ are the parts' rules, which are written a second time: that both take
+the same cycles is tested, with each number changed (`tests/accel/sim/timed/test_times.py`).
 """
 
 import ctypes
