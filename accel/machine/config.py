@@ -344,6 +344,12 @@ def _lines(values: Mapping[str, Any]) -> str:
     return "".join(f"{key} = {text}\n" for key, text in texts.items())
 
 
+def known_default(name: str) -> Any:
+    """The value of a field that a geometry leaves out, ``timing.beats`` of its table."""
+    table, _, inner = name.rpartition(".")
+    return getattr(TIMING, inner, "unknown") if table == "timing" else LEFT_OUT.get(name, "unknown")
+
+
 def element_bytes(dtype: str) -> int:
     """Bytes that an element takes in a buffer, a power of two."""
     return PARAM_BYTES if dtype == "param" else 1 << (_bits(dtype) // 8 - 1).bit_length()

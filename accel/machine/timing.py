@@ -20,7 +20,7 @@ class TimingError(Error, ValueError):
     """Times that no hardware has: names the field, the value and the rule."""
 
 
-def _cycles(default: int, meaning: str, least: int = 1, most: int = 16, rule: str = "",
+def _cycles(default: int, meaning: str, least: int = 1, most: int = 8, rule: str = "",
             costs: str = _REGISTERS) -> Any:
     return limited(meaning, "cycles", costs, default=default, least=least, most=most, rule=rule)
 
@@ -53,16 +53,16 @@ class CoreTiming:
     queue_cycles: int = _cycles(
         2, "from a command, a run or a burst that enters its queue until it is offered", 2)
     relay_cycles: int = _cycles(
-        1, "from a request, or a run of load, that enters its relay until it is offered", most=6)
+        1, "from a request, or a run of load, that enters its relay until it is offered", most=4)
     nest_cycles: int = _cycles(
         3, "from an iteration that the loops make, one a cycle, to its addresses", 3)
     check_cycles: int = _cycles(
         1, "from the addresses of a run of load or store until it is checked and enters its queue")
     read_cycles: int = _cycles(
         2, "from an address at a buffer's read port to its data: the memory and its output "
-           "register", 2, 8)
+           "register", 2, 4)
     beat_cycles: int = _cycles(
-        1, "from a beat that load accepts until it can be taken")
+        1, "from a beat that load accepts until it can be taken", most=4)
     chunk_cycles: int = _cycles(
         2, "from a step of load to its chunk at the buffer's write port", 2)
     closing_cycles: int = _cycles(
