@@ -83,7 +83,7 @@ class CoreTiming:
         8, "instructions", "started and not retired instructions of load, or of store", 1)
     token_bits: int = limited(
         "bits of a token counter", "bits", "counters, one for each two units", default=8, least=1,
-        most=16)
+        most=10)
 
     def __post_init__(self):
         for field in fields(self):

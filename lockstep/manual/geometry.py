@@ -33,13 +33,14 @@ HEAD = (
     "[The machine](machine.md) says what hardware makes of the fields, [Which machine?](explore.md)"
     " varies them for networks.",
     "This page is written from the declarations in `accel/machine/config.py`, "
-    "`accel/machine/dram.py` and `accel/machine/timing.py` (`pytest tests/lockstep/test_geometry_page.py --update-golden`).")
+    "`accel/machine/dram.py` and `accel/machine/timing.py` (`pytest "
+    "tests/lockstep/test_geometry_page.py --update-golden`).")
 MEMORY = (
     "The table `[memory]`. What is left out has its default. Cycles are those of simulations; "
     "[Memory port](machine.md#memory-port) says what the model does.")
 TIMING = (
-    "The table `[timing]`. What is left out has its default. Hardware and cycle simulator are built "
-    "from these numbers: `--vary timing.ahead=8,32` of `lockstep explore` tries some, "
+    "The table `[timing]`. What is left out has its default. Hardware and cycle simulator are "
+    "built from these numbers: `--vary timing.ahead=8,32` of `lockstep explore` tries some, "
     "[the machine](machine.md#time) has those that follow.")
 DOUBLED = (
     f"Estimates for an ECP5 ([what they are](estimates.md)) of {MACHINE}, and of the same machine "

@@ -36,13 +36,13 @@ def test_it_is_frozen():
 
 
 @pytest.mark.parametrize("table, message", [
-    ({"patience_cycles": 5}, "patience_cycles of the timing must be above status_cycles (5), so that "
-                             "every error is known before a run ends, not 5"),
-    ({"settling_cycles": 2}, "settling_cycles of the timing must be above seen_cycles (2), so that "
-                             "what units report is what they do after the status, not 2"),
+    ({"patience_cycles": 5}, "patience_cycles of the timing must be above status_cycles (5), so "
+                             "that every error is known before a run ends, not 5"),
+    ({"settling_cycles": 2}, "settling_cycles of the timing must be above seen_cycles (2), so "
+                             "that what units report is what they do after the status, not 2"),
     ({"status_cycles": 4}, "status_cycles of the timing must be at least 5, in which the errors of "
                            "5 reporters meet, not 4"),
-    ({"queue_cycles": 1}, "queue_cycles of the timing must be from 2 to 16, not 1"),
+    ({"queue_cycles": 1}, "queue_cycles of the timing must be from 2 to 8, not 1"),
     ({"ahead": 17}, "ahead of the timing must be a power of two, not 17"),
     ({"beats": 8}, "beats of the timing must be from 16 to 256, not 8"),
     ({"burst_bytes": 128}, "burst_bytes of the timing must be 64, as the memory port has it, "
