@@ -344,6 +344,13 @@ def _lines(values: Mapping[str, Any]) -> str:
     return "".join(f"{key} = {text}\n" for key, text in texts.items())
 
 
+def flat(geometry: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a geometry, those of its tables as well: ``timing.beats``."""
+    return {name: value for key, fields in geometry.items() for name, value in (
+        {f"{key}.{inner}": one for inner, one in fields.items()}.items()
+        if isinstance(fields, Mapping) else [(key, fields)])}
+
+
 def known_default(name: str) -> Any:
     """The value of a field that a geometry leaves out, ``timing.beats`` of its table."""
     table, _, inner = name.rpartition(".")

@@ -14,7 +14,7 @@ from typing import Any
 from amaranth.lib import data
 
 from accel.machine import immediates, isa, rules
-from accel.machine.config import AccelConfig, ConfigError, known_default
+from accel.machine.config import AccelConfig, ConfigError, flat, known_default
 from accel.machine.declare import Declaration, kinds_of, known_immediates
 from accel.machine.intrinsics import SHIPPED
 from compiler import notebook
@@ -66,7 +66,7 @@ class MachineRecord:
         return ", ".join(differences[:NAMED]) + more or "the instructions differ"
 
     def _differences(self, other: "MachineRecord") -> Iterator[str]:
-        ours, theirs = (_flat(one.geometry) for one in (self, other))
+        ours, theirs = (flat(one.geometry) for one in (self, other))
         for name in dict.fromkeys([*theirs, *ours]):
             here, there = (geometry.get(name, known_default(name)) for geometry in (ours, theirs))
             if here != there:
@@ -237,13 +237,6 @@ class Machine:
     def _texts(self) -> dict[str, list[str]]:
         """The canonical texts of every instruction's forms, by name."""
         return {name: [repr(form) for form in forms] for name, forms in self.forms.items()}
-
-
-def _flat(geometry: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a geometry, those of its tables as well: ``timing.beats``."""
-    return {name: value for key, fields in geometry.items() for name, value in (
-        {f"{key}.{inner}": one for inner, one in fields.items()}.items()
-        if isinstance(fields, Mapping) else [(key, fields)])}
 
 
 def _hash(text: str) -> str:

@@ -10,7 +10,7 @@ from accel.machine.dram import Dram
 from accel.machine.limits import limits_of
 from accel.machine.machine import Machine
 from accel.machine.status import REPORTERS
-from accel.machine.timing import CoreTiming, TimingError
+from accel.machine.timing import TIMING, CoreTiming, TimingError
 
 from accel.sim.rtl import verilated
 from .check import MAX_CYCLES, Report, check, default_simulators
@@ -57,12 +57,11 @@ def random_timing(seed: int) -> CoreTiming:
     while True:
         chosen = {}
         for one in fields(CoreTiming):
-            limits = limits_of(one)
+            limits, shipped = limits_of(one), getattr(TIMING, one.name)
             if random.random() < 0.5:
                 chosen[one.name] = random.choice(
-                    [limits.least, one.default // 2, one.default, 2 * one.default]
-                    if limits.is_power_of_two else
-                    [*range(limits.least, min(one.default + 4, limits.most or 0) + 1)])
+                    [limits.least, shipped // 2, shipped, 2 * shipped] if limits.is_power_of_two
+                    else [*range(limits.least, min(shipped + 4, limits.most or 0) + 1)])
         try:
             timing = CoreTiming(**chosen)
             timing.require_reporters(len(REPORTERS))
