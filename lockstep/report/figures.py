@@ -47,6 +47,7 @@ def page_figures(report: Mapping[str, Any], recordings: Sequence[Recording], mac
         "counters": {"activity": _added([counters["activity"] for counters in report["counters"]]),
                      "bytes": _sum([counters["bytes"] for counters in report["counters"]])},
         "layers": layers, "energy": report.get("energy", {}),
+        "instructions": report["instructions"],
         "provenance": report.get("provenance", {}), "host": report["host"],
         "host_reasons": list(counted("on the host", host_entries(report), verbose=False)),
         "timeline": {"bucket_cycles": grid.width, "activity": activity_series(recordings, grid)},

@@ -7,6 +7,7 @@ from typing import Any
 from lockstep.printing.lines import say
 from lockstep.printing.table import show_columns
 from lockstep.report.exploring import on_host
+from lockstep.printing.instructions import own_instructions
 from lockstep.searching.explore_cores import show_cores
 from runtime.instructions import idle_lines
 
@@ -45,17 +46,11 @@ def show_answer(answer: Mapping[str, Any]) -> None:
 
 
 def _say_idle(answer: Mapping[str, Any]) -> None:
-    """The instructions that no network executes on a machine that has them, each once."""
-    told: dict[str, str] = {}
-    for point in answer["points"]:
-        networks = [*point["networks"].values()]
-        for row in networks[0]["idle"]:
-            if all(row["name"] in [other["name"] for other in network["idle"]]
-                   for network in networks):
-                told.setdefault(row["name"], next(idle_lines([row], shipped=True))
-                                + f" (machine {point['label']})")
-    for line in told.values():
-        say(line)
+    """The instructions that no network executes on any machine that has them."""
+    for one in own_instructions(answer):
+        if not one["executed"]:
+            (line,) = idle_lines([one["row"]], shipped=True)
+            say(f"{line} (machine {one['label']})")
 
 
 def _say_rest(answer: Mapping[str, Any]) -> None:

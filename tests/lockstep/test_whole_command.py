@@ -105,7 +105,8 @@ def test_a_name_with_samples_means_the_float_network(case: Path, capsys, monkeyp
     np.savez("d.npz", image=held_out()[0][:2])
     assert main(["run", "digits", "--machine", BASE, "--sim", "functional", "--calibration",
                  "d.npz"]) == 0
-    assert re.search(r"quantized: (\d+) of \1 layers, accuracy \d\d\.\d dB", capsys.readouterr().out)
+    assert re.search(r"quantized: (\d+) of \1 layers, accuracy \d\d\.\d dB",
+                     capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(("options", "message"), [
