@@ -56,8 +56,8 @@ def test_explore_marks_another_division(case: Path, capsys, monkeypatch) -> None
                  str(case / "r.sqlite")]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert re.search(r"-max .* 1 layer, \d+% ! ", out)
-    assert ("! 1 machines divide a network otherwise than the base, such as -max: int8.onnx: relu "
-            "on the host, not the accelerator; --same-division refuses them") in out
+    assert ("! 1 machine with another division of a network than the base, such as -max: int8.onnx:"
+            " relu on the host, not the accelerator; --same-division refuses these") in out
     assert "int8.onnx was quantized by Lockstep" in out
 
 
