@@ -77,6 +77,12 @@ def test_quantized_values_are_read_by_layers():
     assert {dtype for *_, dtype in seen.layers.drawn} == {"int8", "uint8", "int16", "uint16"}
 
 
+def test_sums_of_products_meet_residuals():
+    """Three graphs have both; forty had neither as long as chance alone drew them."""
+    seen = in_graphs(islice(trials(7, ("int8", "uint8")), 3))
+    assert {"qconv2d_add", "qdense_add"} <= seen
+
+
 def test_places_of_the_greatest_count_all_elements():
     """ONNX's reference leaves out the channels before."""
     x = np.random.default_rng(4).integers(0, 9, (2, 3, 5, 4)).astype(np.float32)
