@@ -185,7 +185,7 @@ class _Rewriting:
         if core is not None and replacement is None:
             replacement, name = (self._with_residual(core, out, activations)
                                  or self._with_slope(core, out, activations) or (None, name))
-            if replacement is None and not self._looks_up(core):
+            if replacement is None and not self._looks_up(core) and not find(core.op).picks:
                 elementwise = find(core.op).kind is Kind.ELEMENTWISE
                 self.reasons.setdefault(core.name, "" if form or elementwise else NO_FORM)
         attrs: dict[str, object] = {"scale": out.scale, "zp": out.zp}
