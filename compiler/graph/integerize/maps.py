@@ -25,7 +25,9 @@ from compiler.ops.records.integer_forms import (Bounds, IntegerNode, StaysFloat,
 from compiler.ops.registry import expression, find
 
 INPUTS = ("x0", "x1")
-FINEST = 15             # the common scale is finer than the coarser one by at most 2**15
+FINEST = {INT8: 15, limits_of("int16"): 14}
+"""By how many bits at most a common scale is finer than the coarser one: less a zero point numbers
+of 16 bits have 17, and machines multiply by 16."""
 MOST = 2**31 - 1
 HALF = 15               # bits of each factor where a product of both would take more than 31
 LONGEST = 2000          # characters
@@ -144,7 +146,7 @@ def _alike(a: Scaled, b: Scaled) -> tuple[Scaled, Scaled]:
     if a.scale < b.scale:
         second, first = _alike(b, a)
         return first, second
-    for finer in range(FINEST, -1, -1):
+    for finer in range(FINEST[a.limits], -1, -1):
         ma, mb = 1 << finer, round(b.scale / a.scale * 2**finer)
         if not mb:
             break
@@ -154,7 +156,7 @@ def _alike(a: Scaled, b: Scaled) -> tuple[Scaled, Scaled]:
             fine = a.times(ma)
             rounded = abs(mb * fine.scale - b.scale) * b.greatest
             return fine, replace(b.times(mb), scale=fine.scale, error=b.error + rounded)
-    if a.scale >= b.scale * 2**(FINEST + 1):
+    if a.scale >= b.scale * 2**(FINEST[a.limits] + 1):
         raise StaysFloat(f"its scales on the way, {a.scale:g} and {b.scale:g}, are too far apart")
     raise StaysFloat(f"its results on the way must fit int32, not reach "
                      f"{a.greatest + b.greatest}")
@@ -162,7 +164,7 @@ def _alike(a: Scaled, b: Scaled) -> tuple[Scaled, Scaled]:
 
 def _number_alike(a: Scaled, number: float) -> tuple[Scaled, Scaled]:
     """A number in steps of a tensor."""
-    for finer in range(FINEST, -1, -1):
+    for finer in range(FINEST[a.limits], -1, -1):
         factor, integer = 1 << finer, round(number / a.scale * 2**finer)
         common = gcd(factor, integer)
         factor, integer = factor // common, integer // common

@@ -165,6 +165,20 @@ def test_maps_of_16_bits_are_within_four_steps(qdq, function, dtype: str) -> Non
     assert np.abs(found - wanted).max() <= 4 and np.mean(np.abs(found - wanted) <= 1) > 0.98
 
 
+def test_steps_of_16_bits_are_finer_by_15_bits_at_most(qdq) -> None:
+    """A zero point gives data 17 bits, so that the factor of finer steps must fit 16."""
+    one = qdq(opset=21)
+    x = one.dequantize(one.input("x", 1 << 16, dtype="uint16"), 1.6070409e-4, 32603, "uint16")
+    q = one.quantize(hard_sigmoid(one, x, x), 1.53e-5, 0, "uint16")
+    model = convert(one.model(q, dtypes={q: "uint16"}), "net")
+    feeds = {"x": np.arange(1 << 16).astype(np.uint16)}
+    graph, real = optimize(model), optimize(model, standard_passes(integerize=False))
+    (node,) = [node for node in graph.nodes if node.op == "qmap"]
+    assert "* 16384)" in node.attrs["function"]
+    found, wanted = (evaluate(each, feeds)[q].astype(int) for each in (graph, real))
+    assert np.abs(found - wanted).max() <= 2
+
+
 def test_tables_of_16_bits_say_why(qdq) -> None:
     one = qdq(opset=21)
     x = one.dequantize(one.input("x", 4, dtype="int16"), 0.01, 0, "int16")
