@@ -16,7 +16,6 @@ from compiler.graph.graph import Node, TensorType
 from compiler.graph.integerize.quantized import QuantizedView
 from compiler.graph.integerize.regions import Region
 from compiler.graph.reference import evaluate_node
-from compiler.ops.families.elementwise import MOST_OFF
 from compiler.ops.integers.fixed_point import limits_of
 from compiler.ops.integers.integer_text import INT8, IntegerRange, operands, range_of
 from compiler.ops.records.broadcasting import broadcast, broadcast_shape
@@ -35,8 +34,7 @@ LONGEST = 2000          # characters
 
 def mapped(view: QuantizedView, region: Region, core: Node, out: Stored, bounds: Bounds
            ) -> IntegerNode:
-    """The `qmap` of a region with at most two sources, at most `MOST_OFF` steps from its float
-    meaning. Behind `core` come activations, which leave what is within `bounds`, and the
+    """The `qmap` of a region with at most two sources, at most 1 step from its float meaning. Behind `core` come activations, which leave what is within `bounds`, and the
     quantization to `out`.
 
     Raises StaysFloat with the reason where integers of 32 bits cannot compute it.
@@ -334,9 +332,9 @@ def _requantized(term: Term, names: set[str], out: Stored, bounds: Bounds) -> st
     if not isinstance(term, Scaled) or operands(term.text) != names:
         raise StaysFloat("it does not depend on all of its quantized inputs")
     mult, shift = multiplier_of(term.scale / out.scale, float(term.greatest))
-    low, high = limits_of(out.dtype)
-    error = term.error / out.scale + (high - low + 1) * 2**-16      # of the multiplier
-    if error >= MOST_OFF[out.dtype]:
+    farthest = max(abs(end - out.zp) for end in limits_of(out.dtype))
+    error = term.error / out.scale + (farthest + 1) * 2**-16        # of the multiplier
+    if error >= 1:
         raise StaysFloat(f"integers of 32 bits could be off by {error:.3g} steps")
     clamp = clamp_to(out, bounds)
     return (f"requantize({term.text}, {mult}, {shift}, {clamp['zp']}, {clamp['lo']}, "
