@@ -83,6 +83,7 @@ class _Rewriting:
     regions: Regions = field(init=False)
     reasons: dict[str, str] = field(default_factory=dict)
     masks: dict[tuple, str] = field(default_factory=dict)
+    floats: set[str] = field(default_factory=set)           # quantizations of what stays in float
 
     def __post_init__(self):
         self.builder = Builder.like(self.graph)
@@ -193,6 +194,8 @@ class _Rewriting:
             attrs["dtype"] = out.dtype
         host = IntegerNode("quantize", (node.inputs[0],), attrs)
         self._define(out.value, replacement or host, name)
+        if replacement is None:
+            self.floats.add(out.value)
 
     def _form(self, core: Node) -> IntegerForm | None:
         return _form(core) or (row_total if is_row_total(self.view, core) else None)
@@ -261,6 +264,8 @@ class _Rewriting:
         for value in region.sources:
             if (bits := self.graph.values[value].dtype.lstrip("uint")) != out.dtype[3:]:
                 raise StaysFloat(f"{value!r} has {bits} bits and its result {out.dtype[3:]}")
+        if wide and self.floats.issuperset(region.sources):
+            raise StaysFloat("what it reads is quantized from float")
         return (tabled(self.view, region) if len(region.sources) == 1 and not wide else
                 mapped(self.view, region, core, out, bounds),)
 

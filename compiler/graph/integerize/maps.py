@@ -34,8 +34,9 @@ LONGEST = 2000          # characters
 
 def mapped(view: QuantizedView, region: Region, core: Node, out: Stored, bounds: Bounds
            ) -> IntegerNode:
-    """The `qmap` of a region with at most two sources, at most 1 step from its float meaning. Behind `core` come activations, which leave what is within `bounds`, and the
-    quantization to `out`.
+    """The `qmap` of a region with at most two sources, at most 1 step from its float meaning.
+    Behind `core` come activations, which leave what is within `bounds`, and the quantization to
+    `out`.
 
     Raises StaysFloat with the reason where integers of 32 bits cannot compute it.
     """
