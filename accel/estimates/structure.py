@@ -14,7 +14,7 @@ from accel.estimates.memories import (buffer_blocks, distributed, lookups, queue
 from accel.estimates.amounts import Amounts, amounts
 from accel.hw.core.counters import COUNTER_BITS
 from accel.hw.interface import INDEX_BITS
-from accel.hw.issue import RECORD
+from accel.hw.issue import record_layout
 from accel.hw.parts import GROUP
 from accel.machine.config import UNITS, AccelConfig
 from accel.machine.isa import WORD_BITS, WORD_BYTES
@@ -23,6 +23,7 @@ from accel.machine.timing import TIMING
 from compiler.te import bits
 
 
+RECORD = record_layout()
 _HELD = distributed(RECORD.size, TIMING.in_flight) + distributed(1, TIMING.in_flight)
 """Distributed RAM that load and store keep started instructions in."""
 

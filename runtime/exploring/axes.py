@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from accel.machine.config import BUFFERS, TYPES, AccelConfig
+from accel.machine.config import BUFFERS, ELEMENTS, AccelConfig
 from accel.machine.dram import Dram
 from accel.mapping.plans.search import EFFORTS
 from compiler.errors import RequestError
@@ -34,7 +34,7 @@ MACHINE_AXIS = "machine"
 EFFORT_AXIS = "effort"
 """The axis of efforts for mappings, which the machine does not depend on."""
 
-_FOLLOWING = ("name", "records", *dict.fromkeys(TYPES.values()))
+_FOLLOWING = ("name", "records", *ELEMENTS)
 """Fields that follow from the declared instructions, or mean nothing to hardware."""
 
 _SUFFIXES = {"k": 1 << 10, "m": 1 << 20}
@@ -117,7 +117,8 @@ def _checked(name: str, values: list[str]) -> VariedAxis:
 def _field(name: str) -> str:
     """The field that a name means; buffers are named by their size."""
     known = [field.name for field in fields(AccelConfig) if field.name not in _FOLLOWING
-             and field.name != "memory"] + [f"{_MEMORY}{field.name}" for field in fields(Dram)]
+             and field.name not in ("memory", "structure")] + [
+                 f"{_MEMORY}{field.name}" for field in fields(Dram)]
     field = f"{name}_bytes" if name in BUFFERS else name
     if name in _FOLLOWING:
         raise AxisError(f"{name} cannot be varied alone: it follows from the declared "

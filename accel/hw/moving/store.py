@@ -1,4 +1,4 @@
-"""The store unit: runs of bytes from out into DRAM."""
+"""The store unit: runs of bytes from a buffer into DRAM."""
 
 from amaranth.hdl import *
 from amaranth.lib import data, wiring
@@ -11,6 +11,8 @@ from accel.hw.interface import unit_signature
 from accel.hw.queue import Queue, tally
 from accel.hw.moving.scratchpad import chunk_read
 from accel.machine.config import AccelConfig
+from accel.machine.declare import unit_of
+from accel.machine.structure import Kind
 from accel.machine.timing import TIMING
 
 
@@ -95,26 +97,27 @@ class Store(wiring.Component):
     (those of `unit_signature`)
     bases : base registers.
     mem : write port at the arbiter.
-    out : read port of the buffer.
+    (the name of the buffer that it reads) : read port.
     """
 
-    def __init__(self, config: AccelConfig):
-        self._config = config
-        super().__init__(unit_signature() | {
+    def __init__(self, config: AccelConfig, unit: str = Kind.STORE):
+        self._config, self._unit = config, unit_of(config.structure, unit)
+        super().__init__(unit_signature(config.structure) | {
             "bases": In(BASE_REGISTERS), "mem": Out(write_port(config)),
-            "out": Out(chunk_read(config, "out")),
+            **{name: Out(chunk_read(config, name)) for name in self._unit.reads},
         })
 
     def elaborate(self, platform):
         m = Module()
         config = self._config
-        m.submodules.front = front = Front(config, "store", ("out",))
+        m.submodules.front = front = Front(config, self._unit.name)
         m.submodules.stepper = stepper = Stepper(config, 24, 32, data.StructLayout({"last": 1}))
         m.submodules.writer = writer = BurstWriter(config)
 
         connect_unit(m, self, front)
         wiring.connect(m, writer.mem, wiring.flipped(self.mem))
         run, step, fire = front.run.p, stepper.o.p, Signal()
+        (source,) = (getattr(self, name) for name in self._unit.reads)
         # Beats on the way from here to the memory.
         _, some, full = tally(m, "used", writer.depth, fire & step.write, writer.spent)
         m.d.comb += [
@@ -124,15 +127,15 @@ class Store(wiring.Component):
             stepper.i.p.run.eq(run.run), stepper.i.p.tag.last.eq(run.last),
             stepper.o.ready.eq(~full),
             fire.eq(stepper.o.valid & stepper.o.ready),
-            self.out.addr.eq(step.beat), self.out.en.eq(fire & step.take),
+            source.addr.eq(step.beat), source.en.eq(fire & step.take),
             front.completed.eq(writer.completed), front.completed_error.eq(writer.completed_error),
             front.moving.eq(fire | writer.spent),
             front.drained.eq(~(stepper.busy | writer.open | some)),
         ]
-        self._form(m, step, fire, writer)
+        self._form(m, step, fire, source.data, writer)
         return m
 
-    def _form(self, m: Module, step, fire: Signal, writer: BurstWriter):
+    def _form(self, m: Module, step, fire: Signal, chunk: Value, writer: BurstWriter):
         """A step waits for its chunk, then passes the rotation and its register."""
         width = self._config.bus_bytes * 8
         stages = [(step, fire)]
@@ -144,8 +147,8 @@ class Store(wiring.Component):
         (read, read_valid), (done, done_valid) = stages[-2:]
         beat, previous = Signal(width, reset_less=True), Signal(width, reset_less=True)
         with m.If(read_valid):
-            m.d.sync += [beat.eq(merge(self.out.data, previous, read.late)),
-                         previous.eq(self.out.data)]
+            m.d.sync += [beat.eq(merge(chunk, previous, read.late)),
+                         previous.eq(chunk)]
         m.d.comb += [
             writer.beat.valid.eq(done_valid & done.write),
             writer.beat.addr.eq(done.chunk), writer.beat.end.eq(done.end),

@@ -20,6 +20,7 @@ import numpy as np
 from accel.machine.machine import Machine
 from accel.machine.program import disassemble
 from accel.machine.status import Run, Status
+from accel.machine.structure import FETCH
 from accel.proof.legal import IllegalProgram, prove
 
 from accel.sim.meaning import functional
@@ -222,8 +223,8 @@ def _inconsistent(case: Case, run: Run) -> str:
     for unit, activity in run.counters.activity.items():
         if sum(activity.values()) != run.cycles:
             return f"{unit} counts {sum(activity.values())} cycles of {run.cycles}"
-    if run.counters.bytes["fetch"] != case.program.words.size:
-        return (f"fetch counts {run.counters.bytes['fetch']} bytes of "
+    if run.counters.bytes[FETCH] != case.program.words.size:
+        return (f"fetch counts {run.counters.bytes[FETCH]} bytes of "
                 f"{case.program.words.size}")
     if np.any(run.start < 0) or np.any(run.retire < run.start) or np.any(run.retire > run.cycles):
         return "an instruction retires before it starts, or after the end"

@@ -1,0 +1,17 @@
+"""Structures other than the shipped one."""
+
+from dataclasses import replace
+
+from accel.machine.config import AccelConfig
+from accel.machine.structure import SHIPPED_STRUCTURE
+
+NAMES = {
+    "load": "reader", "gemm": "mac", "vector": "lanes", "store": "writer",
+    "inp": "pixels", "wgt": "filters", "res": "tiles", "par": "factors", "acc": "sums",
+    "out": "results", "tab": "tables"}
+"""Other names for all shipped units and buffers."""
+
+
+def renamed(config: AccelConfig) -> AccelConfig:
+    """The geometry with every unit and every buffer renamed."""
+    return replace(config, structure=SHIPPED_STRUCTURE.renamed(NAMES))
