@@ -294,7 +294,7 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
     return Declaration(name, unit, build, pattern)
 
 
-# ---- which operators of a body fit a datapath, which takes a value every cycle ---------------------
+# ---- which operators of a body fit a datapath, which takes a value every cycle ------------------
 
 DIVISIONS = ("div", "floordiv", "mod")
 OF_FLOATS = frozenset(("add", "sub", "mul", "min", "max")) | COMPARISONS

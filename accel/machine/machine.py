@@ -8,7 +8,7 @@ compared wherever two of them meet.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from amaranth.lib import data
@@ -124,6 +124,14 @@ class Machine:
     def structure(self) -> Structure:
         """Its units and buffers."""
         return self.config.structure
+
+    @cached_property
+    def in_roles(self) -> "Machine":
+        """This machine with units and buffers called by their roles, as the compiler and estimates
+        call them: its words are the same. Itself, where they are called so."""
+        structure = self.structure.in_roles
+        return self if structure is self.structure else Machine(
+            replace(self.config, structure=structure), self.declarations)
 
     def _repr_html_(self) -> str:
         """The geometry, the buffers and the instructions, as tables."""

@@ -81,12 +81,13 @@ class Timeline:
     """The activity of every unit in each cycle.
 
     `spans` maps a unit to rows of int64, (n, 3): the first cycle, the activity (its position in
-    `ACTIVITIES`), and the position in the stream of the instruction that the unit executes or
+    `activities`), and the position in the stream of the instruction that the unit executes or
     holds while it waits (−1: none). A row lasts until the next one begins, the last until the
     run ends, so the rows of a unit add up to `Counters.activity`.
     """
 
     spans: Mapping[str, np.ndarray] = field(default_factory=dict)
+    activities: tuple[str, ...] = ACTIVITIES
 
 
 @dataclass(frozen=True)

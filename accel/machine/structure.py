@@ -278,6 +278,16 @@ class Structure:
             tuple(replace(buffer, name=new(buffer.name)) for buffer in self.buffers))
 
     @cached_property
+    def in_roles(self) -> "Structure":
+        """This structure with the name of its role for each unit and buffer that has one."""
+        names = {getattr(self.roles, field.name): field.name for field in fields(Roles)}
+        if all(name == role for name, role in names.items()):
+            return self
+        others = {name: f"{name}_" for name in (*self.names, *self.buffer_names)
+                  if name not in names and name in names.values()}
+        return self.renamed(names | others)
+
+    @cached_property
     def shape(self) -> "Structure":
         """This structure with places in the lists for names: equal for structures that differ in
         names alone."""

@@ -145,7 +145,8 @@ def _timed(machine: Machine, program: AccelProgram, image: np.ndarray, size: int
                  for number, unit in enumerate(machine.structure.names)} if timeline else None
     finally:
         library.cycle_free(core)
-    return _run(machine, result, image, times, accesses, None if spans is None else Timeline(spans))
+    return _run(machine, result, image, times, accesses, None if spans is None else Timeline(
+        spans, machine.structure.activities))
 
 
 def _require_structure(machine: Machine) -> None:
