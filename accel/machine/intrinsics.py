@@ -4,6 +4,7 @@ Opcodes follow the order of `SHIPPED`: append only.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from operator import mul
 from typing import Any
@@ -18,7 +19,7 @@ from compiler.ops.integers.arithmetic import PARAM, add_scaled, requantize
 from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Immediate, Intrinsic, Operand
 
-__all__ = ["IMMEDIATES", "SHIPPED", "TABLE", "Declaration", "gemm_op", "instructions",
+__all__ = ["IMMEDIATES", "SHIPPED", "TABLE", "Declaration", "also_on", "gemm_op", "instructions",
            "operand_field", "shift_amount", "vector_op"]
 
 
@@ -133,6 +134,26 @@ def instructions(inp: str = "int8", wgt: str = "int8", stored: str = "int8",
         op("reduce_min", lambda a: a, update="min"),
         op("lookup", lambda a, table: table[a & 255]),
     )
+
+
+def also_on(unit: str, declarations: tuple[Declaration, ...]) -> tuple[Declaration, ...]:
+    """The instructions of vector among some, declared once more for another unit of that kind, and
+    for its buffers: ``add`` as ``add_vector2`` for the unit vector2."""
+    return tuple(Declaration(f"{one.name}_{unit}", unit, partial(_elsewhere, one, unit))
+                 for one in declarations if one.unit == Kind.VECTOR)
+
+
+def _elsewhere(declaration: Declaration, unit: str, config: AccelConfig) -> tuple[Intrinsic, ...]:
+    here, there = (unit_of(config.structure, name) for name in (declaration.unit, unit))
+    buffers = {port.buffer: other.buffer for port, other in zip(here.ports, there.ports)}
+
+    def moved(operand: Operand) -> Operand:
+        return replace(operand, storage=tuple((buffers.get(scope, scope), dtype)
+                                              for scope, dtype in operand.storage))
+
+    return tuple(replace(form, name=f"{declaration.name}_{unit}", dst=moved(form.dst),
+                         operands=tuple(map(moved, form.operands)))
+                 for form in declaration.build(config))
 
 
 SHIPPED = instructions()

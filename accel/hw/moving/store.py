@@ -1,4 +1,4 @@
-"""The store unit: runs of bytes from a buffer into DRAM."""
+"""The store unit: runs of bytes from buffers into DRAM."""
 
 from amaranth.hdl import *
 from amaranth.lib import data, wiring
@@ -97,7 +97,7 @@ class Store(wiring.Component):
     (those of `unit_signature`)
     bases : base registers.
     mem : write port at the arbiter.
-    (the name of the buffer that it reads) : read port.
+    (the name of each buffer that it reads) : read ports.
     """
 
     def __init__(self, config: AccelConfig, unit: str = Kind.STORE):
@@ -111,31 +111,41 @@ class Store(wiring.Component):
         m = Module()
         config = self._config
         m.submodules.front = front = Front(config, self._unit.name)
-        m.submodules.stepper = stepper = Stepper(config, 24, 32, data.StructLayout({"last": 1}))
+        # Which buffer a step reads, where there are several.
+        several = {"buffer": 3} if len(self._unit.reads) > 1 else {}
+        m.submodules.stepper = stepper = Stepper(config, 24, 32, data.StructLayout(
+            {"last": 1, **several}))
         m.submodules.writer = writer = BurstWriter(config)
 
         connect_unit(m, self, front)
         wiring.connect(m, writer.mem, wiring.flipped(self.mem))
         run, step, fire = front.run.p, stepper.o.p, Signal()
-        (source,) = (getattr(self, name) for name in self._unit.reads)
         # Beats on the way from here to the memory.
         _, some, full = tally(m, "used", writer.depth, fire & step.write, writer.spent)
         m.d.comb += [
             front.bases.eq(self.bases),
             stepper.i.valid.eq(front.run.valid), front.run.ready.eq(stepper.i.ready),
             stepper.i.p.source.eq(run.address), stepper.i.p.target.eq(run.dram),
-            stepper.i.p.run.eq(run.run), stepper.i.p.tag.last.eq(run.last),
+            stepper.i.p.run.eq(run.run),
+            *(stepper.i.p.tag[name].eq(run[name]) for name in ("last", *several)),
             stepper.o.ready.eq(~full),
             fire.eq(stepper.o.valid & stepper.o.ready),
-            source.addr.eq(step.beat), source.en.eq(fire & step.take),
+            *(port.addr.eq(step.beat) for port, _ in self._ports()),
+            *(port.en.eq(fire & step.take & (step.tag.buffer == code if several else 1))
+              for port, code in self._ports()),
             front.completed.eq(writer.completed), front.completed_error.eq(writer.completed_error),
             front.moving.eq(fire | writer.spent),
             front.drained.eq(~(stepper.busy | writer.open | some)),
         ]
-        self._form(m, step, fire, source.data, writer)
+        self._form(m, step, fire, writer)
         return m
 
-    def _form(self, m: Module, step, fire: Signal, chunk: Value, writer: BurstWriter):
+    def _ports(self) -> list[tuple]:
+        """The read ports, with the codes of their buffers."""
+        codes = self._config.structure.buffer_names
+        return [(getattr(self, name), codes.index(name)) for name in self._unit.reads]
+
+    def _form(self, m: Module, step, fire: Signal, writer: BurstWriter):
         """A step waits for its chunk, then passes the rotation and its register."""
         width = self._config.bus_bytes * 8
         stages = [(step, fire)]
@@ -146,6 +156,10 @@ class Store(wiring.Component):
             stages.append((stage, valid))
         (read, read_valid), (done, done_valid) = stages[-2:]
         beat, previous = Signal(width, reset_less=True), Signal(width, reset_less=True)
+        (first, _), *others = self._ports()
+        chunk = first.data
+        for port, code in others:
+            chunk = Mux(read.tag.buffer == code, port.data, chunk)
         with m.If(read_valid):
             m.d.sync += [beat.eq(merge(chunk, previous, read.late)),
                          previous.eq(chunk)]

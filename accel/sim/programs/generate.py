@@ -85,11 +85,14 @@ class _Generator:
             self._try(kind)
 
     def _fill_out(self) -> None:
-        """Writes something to out, for a store."""
-        to_out = [form for form in self._into_out if all(
-            scope == IMMEDIATE or self.places.written[scope] for _, scope in form.sources)]
-        if to_out:
-            self._try(lambda: self.instructions.vector(to_out[0]), must=True)
+        """Writes something to each buffer of results, for a store."""
+        for buffer in self.machine.structure.moved[self.roles.store]:
+            into = [form for form in self.forms if form.target == buffer
+                    and form.kind is Kind.VECTOR and all(
+                        scope == IMMEDIATE or self.places.written[scope]
+                        for _, scope in form.sources)]
+            if into:
+                self._try(lambda form=into[0]: self.instructions.vector(form), must=True)
 
     def _assembled(self, name: str) -> Case:
         random = self.random

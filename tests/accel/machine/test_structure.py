@@ -13,11 +13,13 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, disassemble, finish
 from accel.machine.structure import SHIPPED_STRUCTURE as SHIPPED
 from accel.machine.structure import Buffer, Kind, Port, Structure, StructureError, Unit
-from accel.sim.checking.check import compare
+from accel.proof.legal import prove
+from accel.sim.checking.check import check, compare
 from accel.sim.meaning import functional
-from accel.sim.programs.generate import generate
+from accel.sim.programs.forms import forms
+from accel.sim.programs.generate import generate, with_forms
 from accel.sim.timed import cycle
-from tests.support.structures import NAMES, renamed
+from tests.support.structures import NAMES, renamed, two_vectors
 
 TINY = preset("tiny-1x4x4")
 ROOT = Path(__file__).parents[3]
@@ -93,6 +95,28 @@ def test_the_timed_model_refuses_what_it_was_not_written_for() -> None:
     assert functional.simulate(machine, case.program, case.memory).ok
     with pytest.raises(ConfigError, match=r"Structure of tiny-1x4x4 must have the shipped units"):
         cycle.simulate(machine, case.program, case.memory)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_second_unit_of_vector_executes_what_is_declared_for_it(seed: int) -> None:
+    machine = two_vectors(TINY)
+    assert machine.units[machine.opcodes["add_vector2"]] == "vector2"
+    assert machine.intrinsic("add_vector2").dst.scopes == ("acc", "out2")
+    every = [form for form in forms(machine) if form.unit == "vector2"]
+    case = with_forms(machine, seed, every[8 * seed:8 * seed + 8])
+    prove(machine, case.program)
+    assert functional.simulate(machine, case.program, case.memory).ok
+    ran = {one.unit for one in case.program.instructions(machine)}
+    assert ran == {*machine.structure.names, "fetch"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [lambda config: Machine(renamed(config)), two_vectors])
+def test_the_rtl_agrees(make) -> None:
+    machine = make(TINY)
+    report = check(machine, 60, locate=False)
+    assert report.ok, report.difference or (report.empty, report.missing)
+    assert report.left_out == (() if machine.structure.shape == SHIPPED.shape else ("cycle",))
 
 
 def _with(*units: Unit, buffers: tuple[Buffer, ...] = ()) -> Structure:
