@@ -38,7 +38,10 @@ def page_figures(report: Mapping[str, Any], recordings: Sequence[Recording], mac
         "utilization": report["utilization"], "ideal": _ideal(layers),
         "bound_cycles": report["bound_cycles"],
         "roofs": _roofs(machine),
-        "units": machine.structure.names, "activities": machine.structure.activities,
+        "units": machine.structure.names,
+        "movers": {unit.name: "read" if unit.writes else "written"
+                   for unit in machine.structure.units if unit.kind.moves} | {FETCH: "read"},
+        "activities": machine.structure.activities,
         "counters": {"activity": _added([counters["activity"] for counters in report["counters"]]),
                      "bytes": _sum([counters["bytes"] for counters in report["counters"]])},
         "layers": layers, "energy": report.get("energy", {}),
@@ -168,7 +171,8 @@ def _bytes(machine: Machine, program: AccelProgram) -> list[dict[str, int]]:
     """The bytes that each layer's instructions move, and FINISH's; padding does not count."""
     moved = unit_bytes(machine, program)
     edges = [0, *(end for _, end in program.layers), program.count]
-    movers = (*machine.structure.moved, FETCH)
+    structure = machine.structure
+    movers = (structure.roles.load, structure.roles.store, FETCH)
     return [{unit: int(moved[unit][begin:end].sum()) for unit in movers}
             for begin, end in pairwise(edges)]
 
