@@ -17,7 +17,7 @@ ERRORS = ("error", "error_index", "error_status")
 """Members of a unit that its front end leaves to it."""
 
 def record_layout(structure: Structure = SHIPPED_STRUCTURE) -> data.StructLayout:
-    """What a unit keeps of an instruction until it retires."""
+    """The layout of what a unit keeps of an instruction until it retires."""
     return data.StructLayout({"index": INDEX_BITS, "signals": len(structure.units)})
 
 

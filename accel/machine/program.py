@@ -285,7 +285,7 @@ _ABSENT = {unit: {key: value for key, value in isa.decode(layout, 0).items()
 
 
 def codes_of(structure: Structure, unit: str) -> dict[str, tuple[str, ...]]:
-    """What the numbers of a field in words of a unit stand for, where it is a code."""
+    """The meanings of the numbers of fields that are codes, by field, in words of a unit."""
     codes = {"buffer": structure.buffer_names, "base": isa.BASES}
     if structure.kind(unit) is Kind.VECTOR:
         codes |= isa.selectors(structure.unit(unit))

@@ -31,7 +31,7 @@ class StructureError(Error, ValueError):
 
 
 class Kind(StrEnum):
-    """How the instructions of a unit are executed; declarations say which kind they need.
+    """The way in which instructions of a unit are executed; declarations say which they need.
 
     LOAD : runs of bytes from memory into a buffer.
     STORE : runs of bytes from a buffer into memory.
@@ -197,12 +197,12 @@ class Structure:
 
     @cached_property
     def reporters(self) -> tuple[str, ...]:
-        """Who can report an error, in the order of their codes."""
+        """Units, and fetch, in the order of their codes in reports of errors."""
         return (*self.names, FETCH)
 
     @cached_property
     def clients(self) -> tuple[str, ...]:
-        """Who moves bytes over the memory port: fetch, then units in order."""
+        """Fetch and the units that move bytes over the memory port, in order."""
         return (FETCH, *(unit.name for unit in self.units if unit.kind.moves))
 
     @cached_property
@@ -212,7 +212,7 @@ class Structure:
 
     @cached_property
     def activities(self) -> tuple[str, ...]:
-        """What a unit may do in a cycle."""
+        """All that a unit may do in a cycle."""
         return ("busy", *self.stalls)
 
     @cached_property
@@ -266,7 +266,7 @@ class Structure:
                      out)
 
     def renamed(self, names: Mapping[str, str]) -> "Structure":
-        """The same structure with other names of units and buffers; those that `names` lacks
+        """This structure with other names of units and buffers; those that `names` lacks
         stay."""
         def new(name: str) -> str:
             return names.get(name, name)
@@ -386,7 +386,7 @@ def _entries(structure: Structure, unit: Unit, operand: str) -> Iterator[str]:
 
 
 def _between(structure: Structure, buffer: Buffer) -> Iterator[str]:
-    """Who may use a buffer follows from how it is built."""
+    """Rules for the users of a buffer, which follow from its hardware."""
     name, users = buffer.name, structure.users(buffer.name)
     writers = [unit for unit in users if name in unit.writes]
     readers = [unit for unit in users if name in unit.reads]

@@ -52,7 +52,7 @@ class Probe:
                  inputs: Mapping[str, np.ndarray] | None = None, dram: Dram | None = None,
                  **options):
         program.require(machine)
-        self.program = program
+        self.machine, self.program = machine, program
         self.memory = program.image(inputs) if memory is None else np.array(memory, np.uint8)
         self.cycle = 0
         self.core = view(machine)
