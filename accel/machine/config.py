@@ -17,6 +17,7 @@ from typing import Any
 from accel.machine.dram import DRAM, Dram, DramError
 from accel.machine.limits import FieldLimits, limited, limits_of
 from accel.machine.structure import SHIPPED_STRUCTURE, Kind, Structure, StructureError, Unit
+from accel.machine.timing import TIMING, CoreTiming, TimingError
 from compiler.errors import Error
 from compiler.lazy import cached_property
 
@@ -47,7 +48,7 @@ ELEMENTS = {"operand": ("int8", "uint8", "int16", "uint16", "float16", "bfloat16
             "output": ("int8", "int16", "bfloat16")}
 """The types that these fields may have, the default first."""
 
-LEFT_OUT = {"weight_bits": [8], "weight": "int8", "records": []}
+LEFT_OUT = {"weight_bits": [8], "weight": "int8", "records": [], "timing": {}}
 """Fields with these values are no part of `AccelConfig.geometry`: machines that do not have what
 the field stands for keep their hash."""
 
@@ -170,6 +171,9 @@ class AccelConfig:
         "the memory behind the core in simulations that name no other; not part of the hash", "",
         "nothing in hardware: cycles of simulations", default=DRAM,
         rule="a table of the fields below")
+    timing: CoreTiming = limited(
+        "latencies and depths of the hardware", "", "registers and memory", default=TIMING,
+        rule="a table of the fields below")
     structure: Structure = declared(default=SHIPPED_STRUCTURE, hash=False, metadata={
         "limits": FieldLimits(
             "units and buffers, and who reads and writes what", "", "what they are made of",
@@ -211,6 +215,7 @@ class AccelConfig:
                           f"{buffer.entry_bytes} bytes (entry addresses have 16 bits)")
             self._require(field, buffer.size_bytes <= 1 << 24, "at most 16 MiB")
         self._make_memory()
+        self._make_timing()
 
     def _order_weight_bits(self):
         """Puts the numbers in the order of their codes, as a tuple; refuses others."""
@@ -245,6 +250,16 @@ class AccelConfig:
         except DramError as error:
             raise ConfigError(str(error)) from None
         object.__setattr__(self, "memory", memory)
+
+    def _make_timing(self):
+        """Makes a `CoreTiming` of a table; refuses one that this geometry cannot have."""
+        self._require("timing", isinstance(self.timing, CoreTiming | Mapping), "a table")
+        try:
+            timing = CoreTiming.of(self.timing) if isinstance(self.timing, Mapping) else self.timing
+            timing.require_reporters(len(self.structure.reporters))
+        except TimingError as error:
+            raise ConfigError(str(error)) from None
+        object.__setattr__(self, "timing", timing)
 
     def _require(self, field: str, holds: bool, rule: str):
         if not holds:
@@ -343,19 +358,21 @@ class AccelConfig:
 
     def values(self) -> dict[str, Any]:
         """Every field in plain data, of which `AccelConfig` can be made again: lists for tuples, of
-        the memory what does not have its default, the structure where it is not the shipped one."""
+        memory and timing what does not have its default, the structure where it is not the shipped
+        one."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         own = values.pop("structure")
         return {key: list(value) if isinstance(value, tuple) else value
-                for key, value in values.items()} | {"memory": self.memory.options} | (
+                for key, value in values.items()} | {
+                    "memory": self.memory.options, "timing": self.timing.options} | (
                     {} if own == SHIPPED_STRUCTURE else {"structure": own.plain})
 
     def to_toml(self) -> str:
         """The geometry as TOML, which `load` reads back."""
         values = self.values()
-        memory = _lines(values.pop("memory"))
+        tables = {name: _lines(values.pop(name)) for name in ("memory", "timing")}
         return _lines({key: value for key, value in values.items() if value != LEFT_OUT.get(key)}
-                      ) + (f"\n[memory]\n{memory}" if memory else "")
+                      ) + "".join(f"\n[{name}]\n{lines}" for name, lines in tables.items() if lines)
 
 
 def _lines(values: Mapping[str, Any]) -> str:
@@ -370,6 +387,19 @@ def _toml(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def flat(geometry: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a geometry, those of its tables as well: ``timing.beats``."""
+    return {name: value for key, fields in geometry.items() for name, value in (
+        {f"{key}.{inner}": one for inner, one in fields.items()}.items()
+        if isinstance(fields, Mapping) and key != "structure" else [(key, fields)])}
+
+
+def known_default(name: str) -> Any:
+    """The value of a field that a geometry leaves out, ``timing.beats`` of its table."""
+    table, _, inner = name.rpartition(".")
+    return getattr(TIMING, inner, "unknown") if table == "timing" else LEFT_OUT.get(name, "unknown")
 
 
 def element_bytes(dtype: str) -> int:

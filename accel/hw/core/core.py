@@ -88,8 +88,8 @@ class Core(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         machine, config, structure = self.machine, self.machine.config, self.machine.structure
-        m.submodules.control = control = Control(structure)
-        fetch, arbiter, tokens = Fetch(machine), Arbiter(config), Tokens(structure)
+        m.submodules.control = control = Control(config.timing, structure)
+        fetch, arbiter, tokens = Fetch(machine), Arbiter(config), Tokens(config.timing, structure)
         units = {unit.name: made(machine, unit) for unit in structure.units}
         queues = {unit: CommandQueue(config) for unit in units}
         for name, part in {FETCH: fetch, "arbiter": arbiter, "tokens": tokens, **units,

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out, Signature
 
 from accel.hw.queue import tally
 from accel.machine.structure import SHIPPED_STRUCTURE, Structure
-from accel.machine.timing import TIMING
+from accel.machine.timing import CoreTiming
 
 
 def token_port(count: int) -> Signature:
@@ -37,15 +37,14 @@ class Tokens(wiring.Component):
     empty : all counters are zero.
     """
 
-    def __init__(self, structure: Structure = SHIPPED_STRUCTURE):
-        self._names = structure.names
+    def __init__(self, timing: CoreTiming, structure: Structure = SHIPPED_STRUCTURE):
+        self._timing, self._names = timing, structure.names
         count = len(self._names)
         super().__init__({"units": In(token_port(count)).array(count), "empty": Out(1)})
         self.counters: list[list[Signal]] = []
 
     def elaborate(self, platform):
         m = Module()
-        limit = (1 << TIMING.token_bits) - 1
         left = []
         for number, (source, port) in enumerate(zip(self._names, self.units, strict=True)):
             row, fulls = [], []
@@ -53,7 +52,8 @@ class Tokens(wiring.Component):
                 signalled = port.signalled & port.signals[place]
                 taken = Signal(name=f"{source}_to_{target}_taken")
                 m.d.sync += taken.eq(user.take & user.waits[number])
-                count, some, full = tally(m, f"{source}_to_{target}", limit, signalled, taken)
+                count, some, full = tally(m, f"{source}_to_{target}", self._timing.tokens,
+                                          signalled, taken)
                 m.d.comb += user.available[number].eq(some)
                 row.append(count)
                 fulls.append(full)

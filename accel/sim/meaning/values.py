@@ -85,7 +85,7 @@ class _Buffer(ctypes.Structure):
 class _Machine(ctypes.Structure):
     _fields_ = [*((name, ctypes.c_int32) for name in ("batch", "block_in", "block_out", "banked",
                                                       "storing", "packed", "weight_codes",
-                                                      "pads_high")),
+                                                      "pads_high", "tokens")),
                 ("unit", ctypes.c_int32 * 256), ("dma", ctypes.c_int32 * _UNITS),
                 ("kernel", ctypes.POINTER(_Kernel) * (256 * len(_SELECTORS))),
                 ("buffer", _Buffer * 8)]
@@ -114,7 +114,7 @@ def _tables(machine: Machine) -> _Machine:
     roles, units, codes = structure.roles, structure.names, structure.buffer_names.index
     tables = _Machine(config.batch, config.block_in, config.block_out, codes(roles.acc),
                       units.index(roles.store), codes(roles.wgt), weight_codes(config),
-                      machine.pads_high)
+                      machine.pads_high, config.timing.tokens)
     numbers = dict(zip(units, range(_UNITS))) | {FETCH: _UNITS}
     for opcode in range(256):
         tables.unit[opcode] = numbers[machine.units[opcode]] if opcode in machine.units else -1

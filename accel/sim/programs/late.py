@@ -17,8 +17,6 @@ from .directed import changed, nothing
 LATE = 0x1FE
 """Instructions before those that matter, whose positions are on either side of a carry."""
 
-FULL = 255              # tokens that a counter holds
-
 
 def late(machine: Machine) -> list[Case]:
     """Programs that deadlock with every unit waiting, each in turn with the lowest instruction, and
@@ -44,7 +42,7 @@ def _refused(machine: Machine) -> Case:
     units = machine.structure.names
     giving = [changed(nothing(machine, unit, 1), {"signals": _next(units, unit)})
               for unit in units]
-    given = FULL * len(units)
+    given = machine.config.timing.tokens * len(units)
     return _case(machine, Run(Status.DEADLOCK, units[0], given), given, giving, giving,
                  f"signal of {units[0]}")
 
