@@ -129,13 +129,14 @@ class Store(wiring.Component):
             *(stepper.i.p.tag[name].eq(run[name]) for name in ("last", *several)),
             stepper.o.ready.eq(~full),
             fire.eq(stepper.o.valid & stepper.o.ready),
-            *(port.addr.eq(step.beat) for port, _ in self._ports()),
-            *(port.en.eq(fire & step.take & (step.tag.buffer == code if several else 1))
-              for port, code in self._ports()),
             front.completed.eq(writer.completed), front.completed_error.eq(writer.completed_error),
             front.moving.eq(fire | writer.spent),
             front.drained.eq(~(stepper.busy | writer.open | some)),
         ]
+        for port, code in self._ports():
+            takes = fire & step.take
+            m.d.comb += [port.addr.eq(step.beat), port.en.eq(
+                takes & (step.tag.buffer == code) if several else takes)]
         self._form(m, step, fire, writer)
         return m
 
