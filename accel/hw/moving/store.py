@@ -118,7 +118,7 @@ class Store(wiring.Component):
 
         connect_unit(m, self, front)
         wiring.connect(m, writer.mem, wiring.flipped(self.mem))
-        run, step, fire = front.run.p, stepper.o.p, Signal()
+        run, step, fire = front.run.p, stepper.o.p, Signal(name="fire")
         # Beats on the way from here to the memory.
         _, some, full = tally(m, "used", writer.depth, fire & step.write, writer.spent)
         m.d.comb += [
