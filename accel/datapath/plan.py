@@ -371,7 +371,7 @@ def arranged(unit: str, bodies: tuple[Intrinsic, ...], opcodes: tuple[int, ...],
 
 def open_instructions(machine: Machine, unit: str) -> int:
     """The most started and not retired instructions of a unit."""
-    kind = machine.structure.kind(machine.structure.meant(unit))
+    kind = machine.structure.unit(machine.structure.meant(unit)).kind
     return machine.config.timing.in_flight if kind.moves else plan(machine, unit).retire_depth
 
 

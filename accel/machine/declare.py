@@ -189,7 +189,7 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
     float_ = te.is_float(stored)
     computed = computed_type(name, accumulator, float_)
     table = TABLE if float_ else replace(TABLE, dtype=computed)
-    anywhere = dict.fromkeys("ab", _ANYWHERE["a"]) if float_ else _ANYWHERE
+    anywhere = {"a": _ANYWHERE["a"], "b": _ANYWHERE["a"]} if float_ else _ANYWHERE
     b = anywhere["b"] if b is None else b
     if lanes is not None and lanes not in _REDUCERS:
         raise ValueError(f"Reduction over lanes of {name} must be one of {', '.join(_REDUCERS)}, "

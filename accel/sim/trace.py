@@ -169,10 +169,10 @@ def _events(machine: Machine, recordings: Sequence[Recording]) -> Iterator[dict[
             yield _instruction_slice(places, stream[index], index, lane, run, begin)
         for giver, taker, source, target in tokens(stream):
             if run.retire[source] >= 0 <= run.start[target]:
-                ends = ((giver, placed[source], run.retire[source], {"ph": "s"}),
-                        (taker, placed[target], run.start[target], {"ph": "f", "bp": "e"}))
-                yield from (_token(flow, f"{giver} to {taker}", places[unit], *end, begin)
-                            for unit, *end in ends)
+                ends = ((places[giver], placed[source], run.retire[source], {"ph": "s"}),
+                        (places[taker], placed[target], run.start[target],
+                         {"ph": "f", "bp": "e"}))
+                yield from (_token(flow, f"{giver} to {taker}", *end, begin) for end in ends)
                 flow += 1
         yield from _traffic(machine, program, run, begin)
         begin += run.cycles

@@ -39,7 +39,8 @@ def random_config(seed: int) -> AccelConfig:
     extents = {"batch": batch, "block_in": block_in, "block_out": block_out}
     sizes: dict[str, Any] = {}
     for buffer in SHIPPED_STRUCTURE.buffers:
-        entry = prod(extents.get(extent, extent) for extent in buffer.shape)
+        entry = prod(extent if isinstance(extent, int) else extents[extent]
+                     for extent in buffer.shape)
         entry *= {"param": PARAM_BYTES, "accumulator": 4}.get(buffer.element, 1)
         sizes[buffer.size] = max(entry << random.choice(DEPTHS), 2 * bus_bytes)
     config = AccelConfig(f"random-{seed}", batch, block_in, block_out, **sizes,
