@@ -26,11 +26,11 @@ from amaranth.back import verilog
 
 from accel.hw.core import Core
 from accel.machine import isa
-from accel.machine.config import UNITS
 from accel.machine.dram import Dram
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.machine.status import COUNTERS, REPORTERS, Counters, Run, Status
+from accel.machine.status import Counters, Run, Status
+from accel.machine.structure import FETCH
 from compiler.errors import DEFECT, Error
 from compiler.native import (BuildError, build_once, call, compile_objects, compile_shared,
                              compiler, digest, find, note, noted, processor)
@@ -305,11 +305,13 @@ def verilator_root() -> Path:
 def _ports_header(machine: Machine, ports: list[Port]) -> str:
     """The header that describes the core to `harness.cpp`."""
     lines = ["#pragma once", *(f"#define PORT_{p.name} {p.member}" for p in ports)]
-    lists = {"REPORTERS": REPORTERS, "EXECUTION_UNITS": UNITS,
-             "BUSY": [COUNTERS.index(f"count_{unit}_busy") for unit in UNITS]}
+    structure = machine.structure
+    lists = {"REPORTERS": structure.reporters, "EXECUTION_UNITS": structure.names,
+             "BUSY": [structure.counters.index(f"count_{unit}_busy") for unit in structure.names]}
     lines += [f"#define LOCKSTEP_{name}(X) {' '.join(f'X({member})' for member in members)}"
               for name, members in lists.items()]
-    numbers = {"UNITS": len(UNITS), "COUNTERS": len(COUNTERS), "WATCHDOG": int(Status.WATCHDOG),
+    numbers = {"UNITS": len(structure.units), "COUNTERS": len(structure.counters),
+               "WATCHDOG": int(Status.WATCHDOG),
                "BUS_BYTES": machine.config.bus_bytes}
     lines += [f"#define LOCKSTEP_{name} {value}" for name, value in numbers.items()]
     lines += [f'#define LOCKSTEP_MACHINE_HASH "{machine.hash}"']
@@ -381,11 +383,14 @@ class _Waves(ctypes.Structure):
         return cls(os.fsencode(waves.path), *(waves.instructions(program) or (0, 0)))
 
 
-class _Result(ctypes.Structure):
-    _fields_ = [("cycles", ctypes.c_uint64), ("status", ctypes.c_uint32),
-                ("unit", ctypes.c_uint32), ("index", ctypes.c_uint32),
-                ("protocol", ctypes.c_uint32), ("waiting", ctypes.c_uint64 * len(UNITS)),
-                ("counters", ctypes.c_uint64 * len(COUNTERS))]
+@cache
+def _result_of(units: int, counters: int) -> Any:
+    """The structure in which a core of so many units and counters gives its result."""
+    return type("_Result", (ctypes.Structure,), {"_fields_": [
+        ("cycles", ctypes.c_uint64), ("status", ctypes.c_uint32),
+        ("unit", ctypes.c_uint32), ("index", ctypes.c_uint32),
+        ("protocol", ctypes.c_uint32), ("waiting", ctypes.c_uint64 * units),
+        ("counters", ctypes.c_uint64 * counters)]})
 
 
 class VerilatedCore:
@@ -402,7 +407,7 @@ class VerilatedCore:
         self._run = self.library.lockstep_run
         self._run.restype = None
         self._run.argtypes = [ctypes.POINTER(_Config), *[ctypes.c_void_p] * 3,
-                              ctypes.POINTER(_Result), ctypes.POINTER(_Waves)]
+                              ctypes.c_void_p, ctypes.POINTER(_Waves)]
 
     def run(self, program: AccelProgram, memory: np.ndarray, max_cycles: int = MAX_CYCLES,
             dram: Dram | None = None, events: np.ndarray | None = None,
@@ -412,7 +417,8 @@ class VerilatedCore:
         """
         config = self._config(program, memory, max_cycles, dram)
         times = np.full((2, program.count), -1, np.int64) if events is None else events
-        result = _Result()
+        structure = self.machine.structure
+        result = _result_of(len(structure.units), len(structure.counters))()
         self._run(ctypes.byref(config), memory.ctypes.data, times[0].ctypes.data,
                   times[1].ctypes.data, ctypes.byref(result),
                   ctypes.byref(_Waves.of(waves, program)) if waves else None)
@@ -434,11 +440,13 @@ class VerilatedCore:
                        dram=timing(dram, geometry), base=bases(dram, program),
                        count=program.count)
 
-    def _record(self, result: _Result, memory: np.ndarray, times: np.ndarray) -> Run:
-        waiting = {unit: index - 1 for unit, index in zip(UNITS, result.waiting) if index}
-        counters = Counters.of(dict(zip(COUNTERS, result.counters, strict=True)))
+    def _record(self, result: Any, memory: np.ndarray, times: np.ndarray) -> Run:
+        structure = self.machine.structure
+        waiting = {unit: index - 1 for unit, index in zip(structure.names, result.waiting) if index}
+        counters = Counters.of(dict(zip(structure.counters, result.counters, strict=True)),
+                               structure)
         status = Status(result.status)
-        unit = REPORTERS[result.unit] if status is not Status.WATCHDOG else "fetch"
+        unit = structure.reporters[result.unit] if status is not Status.WATCHDOG else FETCH
         return Run(status, unit, result.index, memory, result.cycles, counters, times[0], times[1],
                    waiting if status is Status.DEADLOCK else {})
 
