@@ -1,0 +1,145 @@
+"""The time of a program on the RTL itself, cut down to what time depends on.
+
+How long instructions take hardly ever depends on data, so most of a core only computes: buffers,
+multipliers, datapaths. The slice is the rest, bit by bit: what requests, events, counters and the
+status depend on (`slicing`). It is made of the netlist that Verilog is made of, so it follows every
+edit of the hardware, with no model of any part written a second time.
+
+::
+
+    netlist     Amaranth's, in types of our own
+    slicing     the bits that outputs depend on
+    graph       these bits as nodes of at most 64 bits;  simplify: fewer of them
+    chunks      which nodes run together, and when
+    emit        C++;  harness.cpp: the loop around it, with the memory
+
+Memory is what `accel.sim.meaning.values` makes of the program, as in the cycle simulator. Where
+time does depend on loaded values, the slice keeps all that these depend on, and is slower.
+"""
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accel.hw.core import Core
+from accel.machine.config import UNITS
+from accel.machine.dram import Dram
+from accel.machine.machine import Machine
+from accel.machine.program import AccelProgram
+from accel.machine.status import Run
+from compiler.native import library_of
+
+from accel.sim.meaning.values import simulate as simulate_values
+from accel.sim.rtl.interface import (MAX_CYCLES, RunConfig, RunResult, lists_header, run_config,
+                                     run_of)
+from .chunks import chunks_of
+from .emit import emit
+from .graph import graph_of
+from .netlist import Netlist, netlist_of
+from .simplify import simplified
+from .slicing import live_bits, readers
+
+_HERE = Path(__file__).parent
+_FLAGS = ("-O2", "-march=native", "-w")
+WRITTEN, READ = "mem__wdata__payload", "mem__rdata__payload"
+OFFERS = ("mem__request__ready", "mem__wdata__ready", "mem__rdata__valid", READ, "mem__ack__valid",
+          "mem__ack__payload")
+"""Inputs that show what the memory offers in a cycle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """C++ of a machine's slice, and whether it keeps values, since time depends on them."""
+
+    text: str
+    has_values: bool
+
+
+def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None = None, *,
+             inputs: Mapping[str, np.ndarray] | None = None, values: bool = True,
+             events: np.ndarray | None = None, max_cycles: int = MAX_CYCLES,
+             dram: Dram | None = None, **options: Any) -> Run:
+    """Execute a program that was compiled for `machine`, with the time that the hardware takes.
+
+    Parameters
+    ----------
+    memory : the image before the start (uint8, segments at `program.bases`; it is not changed);
+        without it, the program's own with `inputs`.
+    values : compute what the program does to memory; without, the run has the image as it was.
+    events : `Run.start` and `Run.retire` to be, for who watches them being filled: int64 of shape
+        (2, instructions), all −1.
+    max_cycles : after these the run ends with status WATCHDOG, as it does when nothing moves.
+    dram : the memory behind the core, by default the machine's; `options` (``latency=7``) take the
+        place of its own.
+    """
+    program.require(machine)
+    image = program.image(inputs) if memory is None else np.array(memory, np.uint8)
+    memory_options = replace(dram or machine.config.memory, **options)
+    times = np.full((2, program.count), -1, np.int64) if events is None else events
+    timed = sliced_core(machine).run(program, image, max_cycles, memory_options, times)
+    if not values:
+        return timed
+    return replace(timed, memory=simulate_values(machine, program, image).memory)
+
+
+class SlicedCore:
+    """A loaded slice of a machine's core."""
+
+    def __init__(self, machine: Machine, made: Slice):
+        self.machine, self.has_values = machine, made.has_values
+        self._run = _library(machine, made).slice_run
+        self._run.restype = None
+        self._run.argtypes = [ctypes.POINTER(RunConfig), *[ctypes.c_void_p] * 3,
+                              ctypes.POINTER(RunResult)]
+
+    def run(self, program: AccelProgram, image: np.ndarray, max_cycles: int, dram: Dram | None,
+            times: np.ndarray) -> Run:
+        """The time of a program; the run has `image`, which is not changed. `times`: int64, 2 x
+        instructions, all −1. Raises SimulatorError if the core breaks a rule of the memory port."""
+        config = run_config(self.machine, program, image.size, max_cycles, dram)
+        result = RunResult()
+        memory = image.copy() if self.has_values else image
+        self._run(ctypes.byref(config), memory.ctypes.data, times[0].ctypes.data,
+                  times[1].ctypes.data, ctypes.byref(result))
+        return run_of(result, image, times)
+
+
+@cache
+def sliced_core(machine: Machine) -> SlicedCore:
+    """The slice of a machine, from the cache or newly built."""
+    return SlicedCore(machine, slice_of(machine, netlist_of(Core(machine))))
+
+
+def slice_of(machine: Machine, netlist: Netlist) -> Slice:
+    """The slice of a core's netlist. Raises NetlistError for one that cannot be cut.
+
+    Written data does not matter unless it is read back by another part than fetch: then time may
+    depend on it, and all that it depends on stays.
+    """
+    outputs = [name for name in netlist.outputs if name != WRITTEN]
+    live = live_bits(netlist, (net for name in outputs for net in netlist.outputs[name]))
+    data = netlist.inputs[READ][:8 * machine.config.bus_bytes]
+    has_values = any(not _in_fetch(module) for module in readers(netlist, live, data))
+    if has_values:
+        outputs.append(WRITTEN)
+        live = live_bits(netlist, (net for name in outputs for net in netlist.outputs[name]))
+    graph = simplified(graph_of(netlist, live, outputs), {"rst": 0, "clk": 0})
+    cold = ["status", "status_unit", "status_index", "counter_value",
+            *(f"{unit}_{name}" for unit in UNITS for name in ("waiting", "waiting_index"))]
+    return Slice(emit(graph, chunks_of(graph, OFFERS), cold), has_values)
+
+
+def _in_fetch(module: str) -> bool:
+    return module.split(".")[1:2] == ["fetch"]
+
+
+def _library(machine: Machine, made: Slice) -> ctypes.CDLL:
+    header = lists_header(machine) + ("#define LOCKSTEP_VALUES\n" if made.has_values else "")
+    texts = {"harness.cpp": (_HERE / "harness.cpp").read_text(), "core.h": made.text,
+             "dram.h": (_HERE.parent / "dram.h").read_text(), "ports.h": header}
+    return library_of("slice", f"the timing slice of {machine.config.name}", texts, _FLAGS)
