@@ -23,6 +23,8 @@ from lockstep.options.paths import input_file, model_file, output_file
 from compiler.files import whole_file
 
 DEFAULT_SIMULATOR, RTL = "cycle", "verilator"
+TIMED = ("cycle", "slice")
+"""Simulators that can leave out values."""
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -37,7 +39,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help=f"{NETWORK}; or what lockstep compile has made of one")
     add_compilation(parser)
     add("--sim", type=OneOf("runtime.devices.device:SIMULATORS"),
-        help="values only; cycles, fast; the RTL, which takes long "
+        help="values only; cycles, fast; those of the RTL without its data; the RTL, which takes "
+             "long "
              f"(default {DEFAULT_SIMULATOR}; with --waves {RTL})")
     add("--latency", "--dram-latency", type=at_least(0), metavar="N",
         dest="latency", help="of the memory, in cycles (this and the next five: by default that of "
@@ -104,16 +107,16 @@ def _require_sense(args: argparse.Namespace) -> None:
             raise RequestError(f"{option} must be left out with --target cpu: the host has no "
                                f"cycles")
     if args.trace and args.sim == "functional":
-        raise RequestError("--trace must come with --sim cycle or verilator: functional has no "
-                           "cycles")
+        raise RequestError("--trace must come with --sim cycle, slice or verilator: functional "
+                           "has no cycles")
     if args.waves and args.sim != RTL:
         raise RequestError(f"--waves must come with --sim {RTL}, not {args.sim}: the RTL alone has "
                            f"signals")
     _require_page(args)
     if args.technology:
         _require_technology(args)
-    if args.no_values and args.sim != "cycle":
-        raise RequestError(f"--no-values must come with --sim cycle, not {args.sim}")
+    if args.no_values and args.sim not in TIMED:
+        raise RequestError(f"--no-values must come with --sim {' or '.join(TIMED)}, not {args.sim}")
     if args.no_values and args.output:
         raise RequestError("--output must be left out with --no-values: there are none")
 
@@ -144,6 +147,8 @@ def _require_page(args: argparse.Namespace) -> None:
     if wanted and args.sim != "cycle":
         raise RequestError(f"--{wanted[0]} must come with --sim cycle, not {args.sim}: the cycle "
                            f"simulator alone says what every unit did when")
+    if wanted:
+        _require_cycle_simulator(f"--{wanted[0]}")
     if args.report:
         require_plotly()
     require_matplotlib(args)
@@ -155,7 +160,18 @@ def _require_technology(args: argparse.Namespace) -> None:
     if args.sim != "cycle":
         raise RequestError(f"--technology must come with --sim cycle, not {args.sim}: the cycle "
                            f"simulator alone counts every access")
+    _require_cycle_simulator("--technology")
     args.technology = load_technology(args.technology)
+
+
+def _require_cycle_simulator(option: str) -> None:
+    """Refuses an option of the cycle simulator where the slice of the RTL takes its place."""
+    from accel.sim.timed import made_for
+
+    if not made_for.is_of_now():
+        raise RequestError(f"{option} must come with the hardware that the cycle simulator was "
+                           f"made for: this one is simulated by its slice, which has cycles and "
+                           f"counters alone")
 
 
 def _opened(path: Path | None):
@@ -196,7 +212,7 @@ def _run(args: argparse.Namespace, saved, trace, asked) -> int:
         print(f"lockstep: {error}", file=sys.stderr)
         return 1
     figures = report(module, runs, machine, time.perf_counter() - begin)
-    figures |= {"model": args.model.title, "target": args.target, "simulator": args.sim,
+    figures |= {"model": args.model.title, "target": args.target, "simulator": _ran(args, runs),
                 "seed": seed, "provenance": _provenance(args, asked, machine)}
     if args.precision:
         figures["precision"] = {"kind": args.precision, "errors": _errors(module, graph, inputs)}
@@ -211,6 +227,7 @@ def _run(args: argparse.Namespace, saved, trace, asked) -> int:
         _write_page(args, figures, machine, watched)
     _show(args, figures)
     if not args.tsv:
+        _say_simulator(args, figures)
         _say_origin(args, machine)
     return 0
 
@@ -268,6 +285,19 @@ def _add_whole(args: argparse.Namespace, figures: dict[str, Any], module, machin
     part = host_part(module, known_host(args.host), energies) if is_timed else None
     figures["whole"] = part and part.plain(figures["seconds"]) | {
         "waiting_joules": waiting_joules(machine, energies, part)}
+
+
+def _ran(args: argparse.Namespace, runs) -> str:
+    """The simulator that gave the cycles."""
+    return next((run.simulator for run in runs if run.simulator), args.sim)
+
+
+def _say_simulator(args: argparse.Namespace, figures: dict[str, Any]) -> None:
+    from lockstep.printing.lines import say
+
+    if figures["simulator"] != args.sim:
+        say(f"cycles by the {figures['simulator']} of the RTL: the cycle simulator was made for "
+            f"other hardware")
 
 
 def _say_origin(args: argparse.Namespace, machine) -> None:
@@ -392,8 +422,9 @@ def _compiled(args: argparse.Namespace, saved, graph):
     if machine:
         memory = replace(machine.config.memory, **_memory_options(args))
         machine = replace(machine, config=replace(machine.config, memory=memory))
-    options: dict[str, Any] = (
-        {"values": not args.no_values, "timeline": True} if args.sim == "cycle" else {})
+    options: dict[str, Any] = {"values": not args.no_values} if args.sim in TIMED else {}
+    if args.sim == "cycle":
+        options["timeline"] = True
     if args.waves:
         options["waves"] = Waves(*args.waves)
     watched = Watched(args.sim, options)

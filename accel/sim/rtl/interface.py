@@ -98,16 +98,16 @@ def run_config(machine: Machine, program: AccelProgram, memory_bytes: int, max_c
                      dram=timing(dram, geometry), base=bases(dram, program), count=program.count)
 
 
-def run_of(result: RunResult, memory: np.ndarray, times: np.ndarray) -> Run:
-    """The record of a run. `times`: start and retirement (int64, 2 x instructions). Raises
-    SimulatorError if the core broke a rule of the memory port."""
+def run_of(result: RunResult, memory: np.ndarray, times: np.ndarray, simulator: str) -> Run:
+    """The record of a run of this simulator. `times`: start and retirement (int64, 2 x
+    instructions). Raises SimulatorError if the core broke a rule of the memory port."""
     require_kept_rules(result.protocol)
     waiting = {unit: index - 1 for unit, index in zip(UNITS, result.waiting) if index}
     counters = Counters.of(dict(zip(COUNTERS, result.counters, strict=True)))
     status = Status(result.status)
     unit = REPORTERS[result.unit] if status is not Status.WATCHDOG else "fetch"
     return Run(status, unit, result.index, memory, result.cycles, counters, times[0], times[1],
-               waiting if status is Status.DEADLOCK else {})
+               waiting if status is Status.DEADLOCK else {}, simulator=simulator)
 
 
 def require_kept_rules(violated: int) -> None:

@@ -31,6 +31,7 @@ from accel.machine.status import Run
 from compiler.native import (BuildError, build_once, call, compile_objects, compile_shared,
                              compiler, digest, find, note, noted, processor)
 
+from .gateware import gateware_files, texts_of
 from .interface import (MAX_CYCLES, Port, RunConfig, RunResult, SimulatorError, lists_header,
                         ports_of, require_kept_rules, run_config, run_of)
 from .netlist import clocked, whole_words
@@ -43,14 +44,11 @@ VERILATOR_FLAGS = ("--cc", "--prefix", "Vcore", "--top-module", "core", "-O3", "
                    "--x-initial", "fast", "--output-split", "0", "-Wno-fatal", "-Wno-lint",
                    "--no-timing")
 COMPILER_FLAGS = ("-DVL_USER_FINISH", "-DVL_TIME_CONTEXT", "-DVM_TRACE=1", "-w")
-_GATEWARE = ("accel/machine", "accel/datapath", "accel/hw", "compiler/ir", "compiler/ops",
-             "compiler/te", "compiler/tensorize")
 OPTIMIZATION = ("-O1", "-march=native")
 """Compiler flags for the code that runs in every cycle. It has no loops: -O2 makes it no faster and
 takes twice as long.
 """
 
-_ROOT = _HERE.parents[2]
 _SOURCES = ("harness.cpp", "../dram.h")
 _LIBRARY = ("verilated.cpp", "verilated_threads.cpp")
 @dataclass(frozen=True, slots=True)
@@ -127,16 +125,14 @@ def emitted(machine: Machine) -> tuple[str, list[Port]]:
 
 def gateware_sources() -> list[Path]:
     """All files that a core is made from, besides its machine."""
-    return [*(path for folder in _GATEWARE for path in sorted((_ROOT / folder).rglob("*.py"))),
-            *(_HERE / name for name in (*_SOURCES, "netlist.py", "interface.py",
-                                        Path(__file__).name))]
+    return [*gateware_files(), *(_HERE / name for name in (
+        *_SOURCES, "netlist.py", "interface.py", Path(__file__).name))]
 
 
 def _gateware(machine: Machine, optimization: tuple[str, ...], tracing: Tracing) -> str:
     """Hash of all that emitted Verilog, and so the object, is made from."""
     return digest([machine.text, *_environment(optimization, tracing),
-                   *(f"{path.relative_to(_ROOT)}\n{path.read_text()}"
-                     for path in gateware_sources())])
+                   texts_of(*gateware_sources())])
 
 
 def _environment(optimization: tuple[str, ...], tracing: Tracing) -> list[str]:
@@ -354,7 +350,7 @@ class VerilatedCore:
         self._run(ctypes.byref(config), memory.ctypes.data, times[0].ctypes.data,
                   times[1].ctypes.data, ctypes.byref(result),
                   ctypes.byref(_Waves.of(waves, program)) if waves else None)
-        return run_of(result, memory, times)
+        return run_of(result, memory, times, "verilator")
 
     def probe(self, core: Any, program: AccelProgram, memory: np.ndarray,
               dram: Dram | None = None) -> "Handle":

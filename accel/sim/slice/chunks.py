@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from accel.sim.slice.graph import Graph, Node
 
-ALIKE = 0.5
+ALIKE = 0.8
 """The part of what wakes a few nodes that must wake a chunk for these to join it."""
 
 

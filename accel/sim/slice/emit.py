@@ -127,10 +127,9 @@ class _Emitter:
     def _state(self) -> Iterator[str]:
         for word in range(self._flag_words()):
             yield f"  uint64_t d{word} = ~0ull, x{word} = 0, p{word} = 0;"
-        place = self._chunk.__getitem__
-        for node in sorted(self._stored, key=lambda node: (place(node), node.number)):
+        for node in sorted(self._stored, key=self._where):
             yield f"  {_type(node.width)} s{node.number} = 0;"
-        for node in sorted(self._graph.registers, key=lambda node: (place(node), node.number)):
+        for node in sorted(self._graph.registers, key=self._where):
             later = "" if node in self._at_once else f", n{node.number} = {number(node.info)}"
             yield f"  {_type(node.width)} s{node.number} = {number(node.info)}{later};"
         for nodes in self._graph.inputs.values():
@@ -144,6 +143,9 @@ class _Emitter:
             if node not in self._at_once:
                 yield (f"  uint8_t e{node.number} = 0; uint32_t a{node.number} = 0; "
                        f"{_type(node.width)} w{node.number} = 0;")
+
+    def _where(self, node: Node) -> tuple[int, int]:
+        return self._chunk[node], node.number
 
     def _flag_words(self) -> int:
         return -(-self._chunks.count // WORD)

@@ -88,7 +88,7 @@ public:
         taken.wdata = GET(mem__wdata__valid) && offer_.wdata_ready;
         if (taken.wdata) {
             taken.data = data;
-#ifdef LOCKSTEP_VALUES
+#if LOCKSTEP_VALUES
             uint64_t payload[WORDS];
             core_->get_mem__wdata__payload(payload);
             std::memcpy(data, payload, BUS);
@@ -117,6 +117,8 @@ private:
 }  // namespace
 
 extern "C" {
+
+extern const uint8_t slice_has_values = LOCKSTEP_VALUES;
 
 // Run one program from reset until `done` or until a limit: then `status` is LOCKSTEP_WATCHDOG.
 // `start` and `retire` have one element for each instruction, set to -1 by the caller.

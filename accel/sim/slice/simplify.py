@@ -60,7 +60,8 @@ def _resolved(operand: Operand, known: Mapping[Node, Operand]) -> Operand:
         return operand
     runs: list[Run] = []
     for node, low, count in operand:
-        runs += _part(known[node], low, count, known) if node in known else [(node, low, count)]
+        inner = None if node is None else known.get(node)
+        runs += [(node, low, count)] if inner is None else _part(inner, low, count, known)
     return joined(runs)
 
 

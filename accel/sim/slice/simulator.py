@@ -18,6 +18,7 @@ time does depend on loaded values, the slice keeps all that these depend on, and
 """
 
 import ctypes
+import importlib.metadata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -26,15 +27,15 @@ from typing import Any
 
 import numpy as np
 
-from accel.hw.core import Core
 from accel.machine.config import UNITS
 from accel.machine.dram import Dram
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run
-from compiler.native import library_of
+from compiler.native import compiler, digest, find, note, noted, object_of, processor
 
 from accel.sim.meaning.values import simulate as simulate_values
+from accel.sim.rtl.gateware import Patch, gateware_files, patches, texts_of
 from accel.sim.rtl.interface import (MAX_CYCLES, RunConfig, RunResult, lists_header, run_config,
                                      run_of)
 from .chunks import chunks_of
@@ -45,7 +46,8 @@ from .simplify import simplified
 from .slicing import live_bits, readers
 
 _HERE = Path(__file__).parent
-_FLAGS = ("-O2", "-march=native", "-w")
+KIND = "slice"                  # of entries of the cache
+_FLAGS = ("-O1", "-march=native", "-w")      # -O2 takes thrice as long and is no faster
 WRITTEN, READ = "mem__wdata__payload", "mem__rdata__payload"
 OFFERS = ("mem__request__ready", "mem__wdata__ready", "mem__rdata__valid", READ, "mem__ack__valid",
           "mem__ack__payload")
@@ -80,39 +82,75 @@ def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None 
     program.require(machine)
     image = program.image(inputs) if memory is None else np.array(memory, np.uint8)
     memory_options = replace(dram or machine.config.memory, **options)
-    times = np.full((2, program.count), -1, np.int64) if events is None else events
-    timed = sliced_core(machine).run(program, image, max_cycles, memory_options, times)
+    timed = sliced_core(machine).run(program, image, max_cycles, memory_options, events)
     if not values:
         return timed
     return replace(timed, memory=simulate_values(machine, program, image).memory)
 
 
-class SlicedCore:
-    """A loaded slice of a machine's core."""
+def measure(machine: Machine, program: AccelProgram) -> Run:
+    """The time of a program with the machine's memory, as `cycle.measure` gives it."""
+    program.require(machine)
+    return sliced_core(machine).run(program, program.image())
 
-    def __init__(self, machine: Machine, made: Slice):
-        self.machine, self.has_values = machine, made.has_values
-        self._run = _library(machine, made).slice_run
+
+class SlicedCore:
+    """A loaded slice of a machine's core. `has_values`: it keeps them, as time depends on them."""
+
+    def __init__(self, machine: Machine, path: Path):
+        self.machine = machine
+        library = ctypes.CDLL(str(path))
+        self.has_values = bool(ctypes.c_uint8.in_dll(library, "slice_has_values").value)
+        self._run = library.slice_run
         self._run.restype = None
         self._run.argtypes = [ctypes.POINTER(RunConfig), *[ctypes.c_void_p] * 3,
                               ctypes.POINTER(RunResult)]
 
-    def run(self, program: AccelProgram, image: np.ndarray, max_cycles: int, dram: Dram | None,
-            times: np.ndarray) -> Run:
-        """The time of a program; the run has `image`, which is not changed. `times`: int64, 2 x
-        instructions, all −1. Raises SimulatorError if the core breaks a rule of the memory port."""
+    def run(self, program: AccelProgram, image: np.ndarray, max_cycles: int = MAX_CYCLES,
+            dram: Dram | None = None, events: np.ndarray | None = None) -> Run:
+        """The time of a program; the run has `image` as it was. Raises SimulatorError if the core
+        breaks a rule of the memory port."""
         config = run_config(self.machine, program, image.size, max_cycles, dram)
-        result = RunResult()
-        memory = image.copy() if self.has_values else image
+        times = np.full((2, program.count), -1, np.int64) if events is None else events
+        memory, result = image.copy() if self.has_values else image, RunResult()
         self._run(ctypes.byref(config), memory.ctypes.data, times[0].ctypes.data,
                   times[1].ctypes.data, ctypes.byref(result))
-        return run_of(result, image, times)
+        return run_of(result, image, times, "slice")
+
+
+def sliced_core(machine: Machine) -> SlicedCore:
+    """The slice of a machine, from the cache or newly built. It follows what has been put in the
+    place of parts of the hardware in this process."""
+    return _core(machine, patches())
 
 
 @cache
-def sliced_core(machine: Machine) -> SlicedCore:
-    """The slice of a machine, from the cache or newly built."""
-    return SlicedCore(machine, slice_of(machine, netlist_of(Core(machine))))
+def _core(machine: Machine, patched: tuple[Patch, ...]) -> SlicedCore:
+    """To elaborate hardware and to cut it takes seconds. So the sources of both have a hash, too;
+    where an object was built from the same ones, it is taken as it is."""
+    sources = None if patched else digest([
+        machine.text, importlib.metadata.version("amaranth"), compiler()[1], processor(), *_FLAGS,
+        texts_of(*gateware_files(), *sorted(_HERE.glob("*.py"))), *_own_texts().values()])
+    if sources and (key := noted(KIND, sources)) and (folder := find(KIND, key)):
+        return SlicedCore(machine, folder / f"{KIND}.so")
+    path = object_of(KIND, f"the timing slice of {machine.config.name}", _texts(machine), _FLAGS)
+    if sources:
+        note(KIND, sources, path.parent.name)
+    return SlicedCore(machine, path)
+
+
+def _own_texts() -> dict[str, str]:
+    return {path.name: path.read_text()
+            for path in (_HERE / "harness.cpp", _HERE.parent / "dram.h")}
+
+
+def _texts(machine: Machine) -> dict[str, str]:
+    """The files of a slice, by name."""
+    from accel.hw.core import Core
+
+    made = slice_of(machine, netlist_of(Core(machine)))
+    header = lists_header(machine) + f"#define LOCKSTEP_VALUES {int(made.has_values)}\n"
+    return _own_texts() | {"core.h": made.text, "ports.h": header}
 
 
 def slice_of(machine: Machine, netlist: Netlist) -> Slice:
@@ -136,10 +174,3 @@ def slice_of(machine: Machine, netlist: Netlist) -> Slice:
 
 def _in_fetch(module: str) -> bool:
     return module.split(".")[1:2] == ["fetch"]
-
-
-def _library(machine: Machine, made: Slice) -> ctypes.CDLL:
-    header = lists_header(machine) + ("#define LOCKSTEP_VALUES\n" if made.has_values else "")
-    texts = {"harness.cpp": (_HERE / "harness.cpp").read_text(), "core.h": made.text,
-             "dram.h": (_HERE.parent / "dram.h").read_text(), "ports.h": header}
-    return library_of("slice", f"the timing slice of {machine.config.name}", texts, _FLAGS)

@@ -8,7 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from accel.sim.slice.netlist import (BITWISE, Assign, Cell, Matches, Memory, Netlist, Operator,
-                                     Part, Priority, Read, Register, Write, bit_of, cell_of, is_constant)
+                                     Part, Priority, Read, Register, Write, bit_of, cell_of,
+                                     is_constant)
 
 Live = Mapping[int, list[int]]
 """For each cell that something depends on, the bits of its output; for a memory, those of a row.
