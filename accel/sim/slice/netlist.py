@@ -238,9 +238,9 @@ class _Reading:
                 return Assign(value(cell.default), tuple(
                     (int(one.cond), one.start, value(one.value)) for one in cell.assignments))
             case kinds.FlipFlop():
-                self._require_clock(number, cell)
                 if int(cell.arst) != 0:
                     raise self._refused(number, "a register with an asynchronous reset")
+                self._require_clock(number, cell)
                 return Register(value(cell.data), cell.init)
             case kinds.Memory():
                 return Memory(cell.width, cell.depth, cell.init)

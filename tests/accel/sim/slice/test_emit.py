@@ -39,7 +39,8 @@ class Box(wiring.Component):
 
 
 def bitwise(m: Module, box: Box) -> None:
-    m.d.comb += [box.x.eq((box.a & ~box.b) | (box.a ^ box.b)), box.y.eq(Mux(box.c[0], box.a, ~box.b)),
+    m.d.comb += [box.x.eq((box.a & ~box.b) | (box.a ^ box.b)),
+                 box.y.eq(Mux(box.c[0], box.a, ~box.b)),
                  box.z.eq(Cat(box.a == box.b, box.a != box.b, box.a.any(), box.a.all(), box.c.xor(),
                               box.c.bool(), box.c.matches("1-0-"), box.s < 0, box.c > 7))]
 
