@@ -42,6 +42,7 @@ from accel.machine.words import decode_words
 from accel.mapping.target import AccelTarget
 from accel.proof.legal import with_tokens
 from accel.sim.rtl import verilated
+from accel.sim.slice import simulator as slice_
 from accel.sim.timed import cycle
 from accel.sim.checking.check import check
 from accel.sim.checking.differences import differ_in_time
@@ -196,18 +197,22 @@ def _speed(sheet: Sheet, machine: Machine, program: AccelProgram, prefix: str) -
     ways: dict[str, Callable[[], Run]] = {
         "cycle_timing": lambda: cycle.simulate(machine, program, image, values=False),
         "cycle_values": lambda: cycle.simulate(machine, program, image),
+        "slice_timing": lambda: slice_.simulate(machine, program, image, values=False),
         "cycle_timeline": lambda: cycle.simulate(machine, program, image, timeline=True),
         "verilated": lambda: verilated.simulate(machine, program, image)}
     ways["cycle_values"]()                      # compiled and loaded
     verilated.build(machine)
+    slice_.sliced_core(machine)
     found = {name: timed(way) for name, way in ways.items()}
     rates = {name: run.cycles / seconds / 1e6 for name, (run, seconds) in found.items()}
     sheet.figure(f"{prefix}simulated_cycles", found["verilated"][0].cycles)
     for name, rate in rates.items():
         sheet.figure(f"{prefix}{name}_rate", rate, ".2f")
-    for name in ("cycle_timing", "cycle_values"):
+    for name in ("cycle_timing", "cycle_values", "slice_timing"):
         sheet.figure(f"{prefix}{name}_ratio", rates[name] / rates["verilated"], ".1f")
-    sheet.require(same([run for run, _ in found.values()]))
+    sheet.figure(f"{prefix}slice_part", rates["slice_timing"] / rates["cycle_timing"], ".3f")
+    sheet.require(same([run for name, (run, _) in found.items() if name != "slice_timing"]))
+    sheet.require(differ_in_time(found["slice_timing"][0], found["verilated"][0]) is None)
 
 
 def repeated(machine: Machine, program: AccelProgram, times: int) -> AccelProgram:

@@ -43,7 +43,8 @@ def datapath(m: Module, part: Part) -> None:
     inner.submodules.rows = rows
     write, read = rows.write_port(), rows.read_port()
     inner.d.comb += [write.data.eq(Cat(part.data[:30] * 3, part.data[32:])), write.en.eq(valid),
-                     read.en.eq(1), part.result.eq(read.data ^ part.data), part.event.eq(count[2] & valid)]
+                     read.en.eq(1), part.result.eq(read.data ^ part.data),
+                     part.event.eq(count[2] & valid)]
     inner.d.sync += [valid.eq(part.data[0]), count.eq(count + valid)]
 
 
