@@ -54,7 +54,7 @@ def code_of(text: str) -> str:
 
 
 def patches() -> tuple[Patch, ...]:
-    """What was put in the place of functions and classes of the hardware in this process."""
+    """Finds what was put in the place of functions and classes of the hardware in this process."""
     return tuple(found for name, module in sorted(sys.modules.items())
                  if f"{name}.".startswith(f"{_HARDWARE}.") and module is not None
                  for found in _patches(module))

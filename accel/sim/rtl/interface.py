@@ -1,4 +1,4 @@
-"""What Python and the loop around a simulated core tell each other: its ports, a run's limits and
+"""The border between Python and the loop around a simulated core: its ports, a run's limits and
 memory, and what became of it.
 """
 

@@ -33,7 +33,7 @@ def emit(graph: Graph, chunks: Chunks, cold: Collection[str]) -> str:
 
 @dataclass(slots=True)
 class _Members:
-    """What a chunk computes."""
+    """The nodes of a chunk, by kind."""
 
     nodes: list[Node] = field(default_factory=list)
     registers: list[Node] = field(default_factory=list)
@@ -243,7 +243,7 @@ class _Emitter:
                        f"({change} << {first});")
 
     def _commits(self) -> Iterator[str]:
-        """What registers and memories become that had to wait; flags for the next cycle."""
+        """Registers and memories that had to wait get their values; flags for the next cycle."""
         yield "  void commit() {"
         for word in range(self._flag_words()):
             bodies = [(chunk, [*self._commit(chunk)])

@@ -1,4 +1,4 @@
-"""What a node computes, in C++: numbers of 64 bits, those of a node in its low bits, others 0."""
+"""The C++ of what a node computes: numbers of 64 bits, a node in the low ones, the others 0."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -13,7 +13,7 @@ def number(value: int) -> str:
 
 
 def mask(width: int) -> str:
-    """What keeps so many low bits."""
+    """Text that keeps so many low bits."""
     return f" & {number((1 << width) - 1)}" if width < 64 else ""
 
 

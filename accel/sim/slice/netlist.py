@@ -191,8 +191,8 @@ class _Hdl:
                             f"that of {importlib.metadata.version('amaranth')}: {what}")
 
     def emitted(self, component: Elaboratable, ports: Mapping[str, Any], name: str) -> Any:
-        """What `_ir.build_netlist` makes, without the ports of its modules, and without a search
-        for combinational cycles, which are found here later."""
+        """The netlist that `_ir.build_netlist` makes, without the ports of its modules, and without
+        a search for combinational cycles, which are found here later."""
         try:
             design = Fragment.get(component, None).prepare(ports=ports, hierarchy=(name,))
             netlist = self._netlist()

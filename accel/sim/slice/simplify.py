@@ -8,7 +8,7 @@ _ROUNDS = 8
 
 
 def simplified(graph: Graph, values: Mapping[str, int]) -> Graph:
-    """The same graph with some inputs constant. It takes `graph` over."""
+    """A smaller graph, with some inputs constant. It takes `graph` over."""
     known: dict[Node, Operand] = {
         node: constant(value >> node.info[1], node.width)
         for name, value in values.items() for node in graph.inputs.get(name, ())}

@@ -1,19 +1,20 @@
 """Which hardware the cycle simulator was made for.
 
 `cycle.cpp` has the parts of `accel.hw` a second time. So it counts only as long as these are the
-parts that it was compared with: a hash of their code is in ``made_for.txt``. Where the hash is
+parts that it was compared with: a hash of their code is in ``made_for.toml``. Where the hash is
 another one, or where something was put in the place of a part in this process, the slice of the RTL
 is simulated instead (`accel.sim.slice`). The numbers of `accel.machine.timing` and of plans are not
 part of it: hardware and `cycle.cpp` both read them. `accel.sim.checking.recording` writes the file.
 """
 
+import tomllib
 from functools import cache
 from pathlib import Path
 
 from accel.sim.rtl.gateware import ROOT, code_of, files_in, patches, texts_of
 from compiler.native import digest, note, noted
 
-RECORD = Path(__file__).with_name("made_for.txt")
+RECORD = Path(__file__).with_name("made_for.toml")
 _ROOMS = ("accel/hw", "accel/datapath")
 
 
@@ -35,10 +36,10 @@ def hardware() -> str:
 
 @cache
 def recorded() -> str:
-    return RECORD.read_text().strip()
+    return tomllib.loads(RECORD.read_text())["hardware"]
 
 
 def record() -> None:
     """Writes down the hardware of now."""
-    RECORD.write_text(hardware() + "\n")
+    RECORD.write_text(f'hardware = "{hardware()}"\n')
     recorded.cache_clear()

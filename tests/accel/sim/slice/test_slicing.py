@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from amaranth.hdl import Cat, ClockDomain, ClockSignal, Instance, Module, Signal
+from amaranth.hdl import Cat, ClockDomain, ClockSignal, Instance, Module, ResetSignal, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -94,6 +94,7 @@ def two_clocks(m: Module, part: Part) -> None:
 
 def asynchronous(m: Module, part: Part) -> None:
     m.domains.sync = ClockDomain(async_reset=True)
+    m.d.comb += [ClockSignal().eq(part.data[1]), ResetSignal().eq(part.data[2])]
     m.d.sync += part.event.eq(part.data[0])
 
 

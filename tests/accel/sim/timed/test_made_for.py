@@ -80,7 +80,7 @@ def test_its_own_hardware_is() -> None:
 
 def test_hardware_is_recorded_if_programs_agree(other_hardware, monkeypatch, tmp_path, capsys
                                                 ) -> None:
-    record = tmp_path / "made_for.txt"
+    record = tmp_path / "made_for.toml"
     monkeypatch.setattr(made_for, "RECORD", record)
     monkeypatch.setattr(recording, "MACHINES", ["tiny-1x4x4"])
     monkeypatch.setattr(made_for, "record", lambda: record.write_text("written"))
