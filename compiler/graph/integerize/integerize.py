@@ -264,7 +264,7 @@ class _Rewriting:
         for value in region.sources:
             if (bits := self.graph.values[value].dtype.lstrip("uint")) != out.dtype[3:]:
                 raise StaysFloat(f"{value!r} has {bits} bits and its result {out.dtype[3:]}")
-        if wide and self.floats.issuperset(region.sources):
+        if wide and not self.floats.isdisjoint(region.sources):
             raise StaysFloat("what it reads is quantized from float")
         return (tabled(self.view, region) if len(region.sources) == 1 and not wide else
                 mapped(self.view, region, core, out, bounds),)

@@ -190,10 +190,11 @@ def test_a_result_without_a_sign_says_why(qdq) -> None:
 
 
 def test_arithmetic_of_16_bits_stays_where_it_is_quantized(qdq) -> None:
-    """What the host alone has quantized it computes with, too: an accelerator would be a detour."""
+    """What the host has quantized it computes with, too: an accelerator would be a detour."""
     one = qdq(opset=21)
     x = one.requantized(one.add("Erf", one.input("x", 4)), 1e-4, 0, "int16")
-    y = one.add("Mul", x, one.constant(np.float32(0.3)), name="part")
+    y = one.add("Mul", x, one.dequantize(one.input("y", 4, dtype="int16"), 1e-4, 0, "int16"),
+                name="part")
     graph = optimize(convert(one.model(one.requantized(y, 1e-4, 0, "int16"))))
     assert "qmap" not in [node.op for node in graph.nodes]
     assert any(note == "part (mul) stays in float: what it reads is quantized from float"
