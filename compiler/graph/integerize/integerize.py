@@ -300,6 +300,7 @@ class _Rewriting:
                 return None
             if self.view.shape(other) != self.view.shape(value):
                 raise StaysFloat(f"{other!r}, which its sums meet, must have their shape")
+            self._check_type(before, out, made)
             met = with_residual(self.view, made, self.view.activation(other), out, signs)
             self._check_type(before, out, met)
         except (StaysFloat, ScaleRefused) as reason:

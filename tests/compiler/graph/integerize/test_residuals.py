@@ -101,6 +101,18 @@ def test_a_residual_that_is_repeated_stays_in_float(qdq) -> None:
         ", which its sums meet, must have their shape") for note in notes)
 
 
+def test_a_batch_of_constant_matrices_stays_in_float(qdq) -> None:
+    one = qdq(seed=1)
+    x, r = (one.requantized(one.input(name, *shape), 0.03, 0, "int8")
+            for name, shape in (("x", (3, 1, 5)), ("r", (3, 1, 1))))
+    w = one.add("DequantizeLinear", one.constant(np.ones((3, 5, 1), np.int8)),
+                one.constant(np.float32(0.1)), one.constant(np.int8(0)))
+    sums = one.add("Add", one.add("MatMul", x, w), one.constant(np.ones((1, 1, 1), np.float32)))
+    y = one.requantized(one.add("Relu", one.add("Add", r, sums)), 0.05, 0, "int8")
+    graph = optimize(convert(one.model(y)))
+    assert "qdense_add" not in [node.op for node in graph.nodes]
+
+
 def test_the_least_weight_has_no_other_sign_in_int8(qdq) -> None:
     """A residual less a product with it has weights of 9 bits."""
     one = qdq(seed=1)
