@@ -33,6 +33,12 @@ from pathlib import Path
 from .errors import Error
 from .processes import remove, remove_at_end, undisturbed
 
+RESULTS = ("networks", "quantized", "tilings")
+"""Kinds of entries that commands have computed; the others are built from sources alone."""
+
+FRESH = "LOCKSTEP_RESULTS"
+"""The variable that names another folder for results, where they are to be computed again."""
+
 HASHES = "hashes.json"
 BUILDS = "builds"               # folder of what is being built
 TEXT = "text"                   # file of a note
@@ -77,8 +83,11 @@ def _existing(path: Path) -> Path:
     return next(part for part in (path, *path.parents) if os.path.lexists(part))
 
 
-def _places() -> Iterator[Path]:
-    """The folders where entries may be, the best place first."""
+def _places(kind: str) -> Iterator[Path]:
+    """The folders where entries of a kind may be, the best place first."""
+    if kind in RESULTS and (fresh := os.environ.get(FRESH)):
+        yield Path(fresh).absolute()
+        return
     yield (first := cache_folder())
     if (own := _own_folder()) != first:
         yield own
@@ -137,7 +146,7 @@ def noted(kind: str, key: str) -> str | None:
 def _place(kind: str, name: str) -> tuple[Path, bool]:
     """The folder of an entry, or where to build it; and whether it is there and right."""
     reasons: list[str] = []
-    for place in _places():
+    for place in _places(kind):
         try:
             entry = place, _has(place, kind, name)
         except _Passed as reason:

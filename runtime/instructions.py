@@ -52,5 +52,10 @@ def idle_lines(rows: Iterable[Mapping[str, Any]], shipped: bool = False) -> Iter
     """
     for row in rows:
         if row["reason"] and (shipped or row["own"]):
-            spent = f" ({row['luts']:,} LUTs for nothing, estimated)" if row["luts"] else ""
-            yield f"never executed: {row['name']}{spent}: {row['reason']}"
+            yield f"never executed: {row['name']}{spent(row)}: {row['reason']}"
+
+
+def spent(row: Mapping[str, Any]) -> str:
+    """The area that an idle instruction takes, in parentheses; "" where it is not known, or none.
+    """
+    return f" ({row['luts']:,} LUTs for nothing, estimated)" if row["luts"] else ""

@@ -17,6 +17,7 @@ from compiler.graph.division.layout import MOVED
 from compiler.graph.graph import Graph, Node
 from compiler.native import digest, processor
 from compiler.quantize.networks.preparation import QUANTIZED
+from compiler.tune.record import processor_name
 from runtime.module import Module, Step
 from runtime.pricing.counting import node_cycles
 from runtime.pricing.hosts import HostTable, known_host
@@ -82,7 +83,7 @@ def host_part(module: Module, table: HostTable | None, process: EnergyTable | No
     starts = len(module.accelerated)
     link = table.link if table else LINK
     return HostPart(
-        table.name if table else f"this processor ({processor()})", table is None,
+        table.name if table else f"this processor ({processor_name()})", table is None,
         tuple(node.name for node in nodes if _is_layer(module, node)), seconds, rows,
         len(crossing), sum(crossing), _link_seconds(link, crossing, starts),
         _joules(table, process, seconds, sum(crossing)))

@@ -3,7 +3,8 @@
 import argparse
 
 from accel.machine.config import MACHINE
-from lockstep.options.arguments import NETWORK, add_kinds, add_machine, add_memory, at_least
+from lockstep.options.arguments import (NETWORK, add_kinds, add_machine, add_memory,
+                                        add_technology, at_least)
 from lockstep.options.network_files import SIZE
 from lockstep.options.paths import machine_name, output_file
 from lockstep.options.results import add_pictures, add_rows
@@ -108,6 +109,7 @@ def _add_bench(kinds) -> argparse.ArgumentParser:
     add("--base", type=machine_name, metavar="M", help="the machine to compare with")
     add_memory(parser)
     _add_size(parser)
+    add_technology(parser)
     add("--json", type=output_file, metavar="R.json", help="write the figures as JSON")
     add_host(parser)
     add_calibration(parser)

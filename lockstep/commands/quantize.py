@@ -13,7 +13,7 @@ from lockstep.options.arguments import (CALIBRATION, NETWORK, add_bind, add_mach
                                         add_verbose, quantizer_options)
 from lockstep.printing.lines import counted, say
 from lockstep.printing.table import show_table
-from lockstep.options.paths import float_model_file, input_file, output_file
+from lockstep.options.paths import input_file, model_file, output_file
 from lockstep.options.results import add_pictures, add_rows
 
 NAMED = 6
@@ -30,7 +30,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "itself; accumulated, in the quantized network. Nothing is random. Exit "
                     "status: 0 done, 2 the request was wrong.")
     add = parser.add_argument
-    add("model", metavar="MODEL", type=float_model_file,
+    add("model", metavar="MODEL", type=model_file,
         help=f"{NETWORK}. Parts of a .pt2 are evaluated by torch: trust it like a program")
     add("--calibration", type=input_file, nargs="+", required=True, metavar="FILE",
         help=CALIBRATION)

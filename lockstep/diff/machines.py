@@ -12,8 +12,8 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from compiler.errors import RequestError
 from compiler.files import whole_file, write_text
-from lockstep.intrinsics.bench import (Results, change, measured, show_idle, show_instructions,
-                                       show_networks, show_origins)
+from lockstep.intrinsics.bench import (Results, change, measured, measured_by, show_idle,
+                                       show_instructions, show_networks, show_origins)
 from lockstep.options.whole import calibration_of
 from lockstep.printing.rows import diff_rows, put_rows
 from lockstep.printing.table import show_columns
@@ -24,11 +24,6 @@ from lockstep.report.pictures import put_pictures, require_matplotlib
 from lockstep.report.pictures.others import comparison_pictures
 from lockstep.printing.lines import say
 from lockstep.manual.resources import KINDS, UnitResources
-from runtime.pricing.hosts import THIS
-
-MEASURED = ("networks/*/*/beside", "networks/*/*/waiting_joules")
-"""Paths in the figures of what is measured, where the host is this processor."""
-
 
 def diff(args: argparse.Namespace) -> int:
     asked = _asked(args)
@@ -54,8 +49,7 @@ def _compared(args: argparse.Namespace, machines: list[Machine], titles: list[st
                      for title, machine in zip(titles, machines)],
         "networks": {name: [asdict(one) for one in some] for name, some in results.items()},
         **(more or {}),
-        "provenance": asked.provenance(dict(zip(titles, machines)),
-                                       MEASURED if args.host == THIS else ())}
+        "provenance": asked.provenance(dict(zip(titles, machines)), measured_by(args.host))}
     if args.json:
         write_text(args.json, json.dumps(figures, indent=1) + "\n")
     if args.html:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from accel.estimates.technology import Technology
+from accel.estimates.technology import Technology, load_technology
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from compiler.files import write_text
@@ -18,30 +18,45 @@ from lockstep.compare.wholes import show_wholes
 from lockstep.compare import NetworkCycles, measure, networks
 from lockstep.compare.networks import DEFAULT
 from lockstep.printing.lines import say
+from lockstep.provenance import Asked
 from runtime.driver.calibrated import Calibration, origin_note
 from runtime.instructions import idle_lines
-from runtime.pricing.hosts import TABLE
+from runtime.pricing.hosts import TABLE, THIS
 
 Results = Mapping[str, Sequence[NetworkCycles]]
 """What each network takes on each of the machines, by the network's name."""
 
 
+MEASURED = ("networks/*/*/beside", "networks/*/*/waiting_joules")
+"""Paths in the figures of what is measured, where the host is this processor."""
+
+
 def bench(args: argparse.Namespace) -> int:
-    machines = [with_memory(load_machine(name), args) for name in (args.base, args.machine) if name]
     titles = [name for name in (args.base, args.machine) if name]
-    calibration = calibration_of(args)
-    results = measured(machines, args.networks or DEFAULT, args.size, calibration, args.host)
+    machines = [with_memory(load_machine(name), args) for name in titles]
+    calibration, names = calibration_of(args), args.networks or DEFAULT
+    asked = Asked.of(args, networks(names, args.size, int8=calibration is None))
+    technology = load_technology(args.technology).at(machines[0].config.clock_mhz)
+    results = measured(machines, names, args.size, calibration, args.host, technology)
     if args.json:
         write_text(args.json, json.dumps({
             "machines": [{"name": title, "hash": machine.hash}
                          for title, machine in zip(titles, machines)],
-            "networks": {name: [asdict(one) for one in some] for name, some in results.items()}},
+            "networks": {name: [asdict(one) for one in some] for name, some in results.items()},
+            "technology": technology.plain,
+            "provenance": asked.provenance(dict(zip(titles, machines)), measured_by(args.host))},
             indent=1) + "\n")
-    show_origins(machines, args.networks or DEFAULT, args.size, calibration is None)
+    show_origins(machines, names, args.size, calibration is None)
     show_networks(results, titles)
     show_wholes(results, titles, "" if args.metric else "dB")
+    say(f"technology {technology.name}: {technology.summary}")
     show_instructions(results, titles, machines)
     return 0
+
+
+def measured_by(host: str) -> Sequence[str]:
+    """Paths in figures of `measured` of what the next run may find otherwise, with this host."""
+    return MEASURED if host == THIS else ()
 
 
 def measured(machines: Sequence[Machine], names: Sequence[str], size: int,

@@ -31,8 +31,10 @@ CALIBRATION = ("samples: .npz with an array [N, ...] for each input, or .npy for
                "several files are joined")
 
 
-def add_compilation(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of compilation. An option that is not given is None, False or empty."""
+def add_compilation(parser: argparse.ArgumentParser) -> argparse._ActionsContainer:
+    """Adds the options of compilation; returns the group of those of quantization. An option that
+    is not given is None, False or empty.
+    """
     add = parser.add_argument
     add("--target", type=MachineName, metavar="T",
         help="accel:MACHINE, cpu, cpu:THREADS, cpu:plain, cuda, opencl or metal; a list of them in "
@@ -81,6 +83,7 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     quantizer.add_argument("--calibration", type=input_file, nargs="+", metavar="FILE",
                            help=f"quantize the network by these {CALIBRATION}")
     add_quantizer(quantizer)
+    return quantizer
 
 
 def plans_file(text: str) -> str:

@@ -36,10 +36,6 @@ class ModelFile(InputFile):
         return self.name_given or str(self)
 
 
-class FloatModelFile(ModelFile):
-    """A network that is meant to be in float."""
-
-
 class OutputFile(PosixPath):
     """A file to write. `title` is what the user has called it."""
 
@@ -119,16 +115,13 @@ def model_file(text: str) -> ModelFile:
     return ModelFile(text)
 
 
-def float_model_file(text: str) -> FloatModelFile:
-    """`model_file` for what is to be quantized."""
-    return FloatModelFile(model_file(text))
-
-
 def find_networks(arguments: dict[str, Any]) -> None:
-    """Replaces names of networks by their files. Raises RequestError for unknown names."""
+    """Replaces names of networks by their files, in float where samples are given to quantize
+    them. Raises RequestError for unknown names.
+    """
+    int8 = not arguments.get("calibration")
     for name, value in arguments.items():
         if isinstance(value, ModelFile) and may_be_name(str(value)):
-            int8 = not isinstance(value, FloatModelFile)
             file = type(value)(network_file(str(value), int8=int8))
             file.name_given = str(value)
             arguments[name] = file

@@ -5,6 +5,7 @@ import os
 
 from compiler.errors import RequestError
 from lockstep.options.arguments import DEFAULT_THREADS, QUANTIZER
+from lockstep.options.whole import ACCURACY
 
 
 def saved_module(args: argparse.Namespace, machine: str | None):
@@ -23,8 +24,8 @@ def saved_module(args: argparse.Namespace, machine: str | None):
         return None
     for option in ("target", "bus_bytes", "threads", "effort", "shape", "bind", "no_integerize",
                    "no_cache", "strict", "pin", "link", "objective", "arch", "precision",
-                   "calibration", *QUANTIZER):
-        if getattr(args, option) not in (None, False, 0, [], {}, ""):
+                   "calibration", *QUANTIZER, *ACCURACY):
+        if getattr(args, option, None) not in (None, False, 0, [], {}, ""):
             raise RequestError(f"--{option.replace('_', '-')} must be left out for "
                                f"{str(args.model)!r}: it is compiled")
     saved = read(args.model, load_machine(machine) if machine else None)

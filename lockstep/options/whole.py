@@ -1,6 +1,7 @@
 """Options of commands that measure whole inferences: samples, accuracy, and the host."""
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from compiler.errors import RequestError
@@ -26,6 +27,10 @@ def add_calibration(parser: argparse.ArgumentParser, budget: str = "--budget") -
     add_bind(group)
 
 
+ACCURACY = ("held_out", "metric")
+"""Options that `add_accuracy` adds."""
+
+
 def add_accuracy(group: argparse._ActionsContainer) -> None:
     """Adds what accuracy is measured with."""
     group.add_argument("--held-out", type=input_file, nargs="+", default=[], metavar="FILE",
@@ -45,12 +50,13 @@ def add_host(parser: argparse.ArgumentParser) -> None:
                              "processor, measured (default table)")
 
 
-def calibration_of(args: argparse.Namespace) -> "Calibration | None":
+def calibration_of(args: argparse.Namespace, others: Sequence[str] = ("bind",)
+                   ) -> "Calibration | None":
     """The samples of --calibration with their options; None without. Raises RequestError for
-    options that mean nothing without samples.
+    options that mean nothing without samples, `others` of the command among them.
     """
     if args.calibration is None:
-        for name in (*QUANTIZER, "bind", "held_out", "metric"):
+        for name in (*QUANTIZER, *ACCURACY, *others):
             if getattr(args, name) not in (None, False, [], ""):
                 raise RequestError(f"--{name.replace('_', '-')} must come with --calibration FILE, "
                                    f"which quantizes the network")

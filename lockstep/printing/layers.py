@@ -8,7 +8,7 @@ from compiler.graph.notes import Note
 from lockstep.printing.columns import LAYER_COLUMNS, cells
 from lockstep.printing.lines import counted, host_entries, say, shortened
 from lockstep.printing.table import show_table
-from lockstep.printing.whole import whole_time
+from lockstep.printing.whole import accuracy_text, whole_time
 
 _SEGMENTS = 8       # further ones are only counted
 
@@ -31,6 +31,9 @@ def show(figures: Mapping[str, Any], verbose: bool = False, bounds: bool = False
         say(f"technology {figures['technology']['name']}: {figures['technology']['text']}")
     if part := figures.get("whole"):
         say(whole_time(part))
+    if told := figures.get("quantized"):
+        say(f"quantized: {told['quantized']} of {told['layers']} layers, accuracy "
+            f"{accuracy_text(told)}")
     if bounds and figures["cycles"] and figures["bound_cycles"]:
         say(f"at least {figures['bound_cycles']:,} cycles whatever the tilings: a better mapping "
             f"saves {1 - figures['bound_cycles'] / figures['cycles']:.1%} at most")

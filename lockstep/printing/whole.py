@@ -6,6 +6,12 @@ from typing import Any
 NAMED = 4               # layers of the host
 
 
+def accuracy_text(told: Mapping[str, Any]) -> str:
+    """The accuracy of a quantized network: decibels, or the number of a metric."""
+    value, unit = told["accuracy"], told["unit"]
+    return f"{value:.1f} {unit}" if unit else f"{value:,.4g}"
+
+
 def whole_time(part: Mapping[str, Any]) -> str:
     """The host's part of a run, and the whole, from `HostPart.plain`."""
     layers, count = part["layers"], len(part["layers"])

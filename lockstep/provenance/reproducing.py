@@ -4,12 +4,14 @@ import argparse
 import contextlib
 import io
 import json
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from compiler.errors import RequestError
+from compiler.kept import FRESH
 from lockstep.printing.lines import say
 from lockstep.options.paths import OutputFile, OutputFolder, PictureFolder, find_networks
 from lockstep.provenance.measured import differences, unmeasured
@@ -30,7 +32,7 @@ def reproduce(path: Path, parse: Parse) -> int:
     args = parse(provenance["command"])
     args.words, args.parse, args.files_then = provenance["command"], parse, provenance["files"]
     find_networks(vars(args))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _without_results(Path(folder)):
         results = _redirect(args, Path(folder))
         with contextlib.redirect_stdout(io.StringIO()):
             status = args.run(args)
@@ -58,6 +60,19 @@ def _read(path: Path) -> dict[str, Any]:
     return told
 
 
+@contextlib.contextmanager
+def _without_results(folder: Path) -> Iterator[None]:
+    """Within, the cache has no results; those of the processes that are begun lie in a folder."""
+    before = os.environ.get(FRESH)
+    os.environ[FRESH] = str(folder / "results")
+    try:
+        yield
+    finally:
+        os.environ.pop(FRESH)
+        if before is not None:
+            os.environ[FRESH] = before
+
+
 def _redirect(args: argparse.Namespace, folder: Path) -> Path:
     """Let a command write into a folder what it must, and read no results of others; where its
     JSON goes.
@@ -69,8 +84,6 @@ def _redirect(args: argparse.Namespace, folder: Path) -> Path:
             setattr(args, name, None)
         elif name == "waves" and value:         # it chooses the simulator
             args.waves = (value[0], OutputFile(folder / value[1].name))
-        elif name == "no_cache":
-            args.no_cache = True
     return folder / "json"
 
 

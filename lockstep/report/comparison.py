@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
+from lockstep.printing.instructions import side_by_side
 from lockstep.report.plain_page import picture, write_plain_page
 
 Rows = Sequence[tuple[str, int, int]]
@@ -20,6 +21,7 @@ def write_comparison(file: IO[bytes], figures: Mapping[str, Any], hardware: Rows
     write_plain_page(
         file, title, "comparison.html", figures, sentences=_sentences(figures), names=names,
         cycles=_told(cycles), hardware=_told(hardware),
+        instructions=[*side_by_side(figures["networks"])],
         cycles_picture=cycles and _picture(cycles, names, "cycles", "cycles"),
         hardware_picture=_picture(_relative(counts), names, "hardware",
                                   "of the first machine, %", first=not cycles))

@@ -7,6 +7,7 @@ the table of machines as HTML.
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
+from lockstep.printing.instructions import OWN_HEADINGS, own_cells
 from lockstep.report.page import page_parts
 from lockstep.report.templates import rendered
 
@@ -22,7 +23,8 @@ def write_exploration_page(file: IO[bytes], answer: Mapping[str, Any]) -> None:
         "report/exploring.html", **page_parts(answer, title, "exploring.js"),
         numbers=_numbers(answer), headings=["machine", *titles, "on the host", "bound by"],
         rows=[_row(point, names) for point in _ordered(answer)], built=_built(answer),
-        refused=_refused(answer), most_reasons=MOST_REASONS).encode())
+        own=own_cells(answer), own_headings=OWN_HEADINGS, refused=_refused(answer),
+        most_reasons=MOST_REASONS).encode())
 
 
 def _numbers(answer: Mapping[str, Any]) -> list[tuple[str, str]]:

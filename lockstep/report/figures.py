@@ -17,6 +17,7 @@ from accel.machine.program import AccelProgram
 from accel.machine.status import ACTIVITIES, STALLS
 from lockstep.printing.columns import largest_stall
 from lockstep.printing.lines import counted, host_entries
+from lockstep.printing.whole import accuracy_text
 
 from .series import Grid, Recording, activity_series, occupancy_series
 
@@ -46,6 +47,7 @@ def page_figures(report: Mapping[str, Any], recordings: Sequence[Recording], mac
         "counters": {"activity": _added([counters["activity"] for counters in report["counters"]]),
                      "bytes": _sum([counters["bytes"] for counters in report["counters"]])},
         "layers": layers, "energy": report.get("energy", {}),
+        "instructions": report["instructions"],
         "provenance": report.get("provenance", {}), "host": report["host"],
         "host_reasons": list(counted("on the host", host_entries(report), verbose=False)),
         "timeline": {"bucket_cycles": grid.width, "activity": activity_series(recordings, grid)},
@@ -86,7 +88,8 @@ def _head(report: Mapping[str, Any], programs: Sequence[AccelProgram], machine: 
             "layers": f"{sum(len(program.layers) for program in programs)} on the accelerator, "
                       f"{len(report['host'])} nodes on the host",
             "instructions": f"{sum(program.count for program in programs):,}",
-            "program hash": _hash(programs), **options},
+            "program hash": _hash(programs), **options,
+            **({"accuracy": accuracy_text(told)} if (told := report.get("quantized")) else {})},
         "Memory": {
             "latency": f"{dram.latency} cycles",
             "outstanding": f"{dram.outstanding} bursts",

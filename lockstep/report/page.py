@@ -16,6 +16,7 @@ from compiler.errors import RequestError
 from lockstep.printing.columns import LAYER_COLUMNS, cells
 from lockstep.provenance import provenance_lines
 from lockstep.report.figures import row_of, total_of
+from lockstep.printing.instructions import HEADINGS, WORDS, instruction_cells
 from lockstep.report.templates import rendered, text_of
 
 MOST_REASONS = 8            # with more of them, the reasons are counted
@@ -35,6 +36,8 @@ def write_page(file: IO[bytes], figures: Mapping[str, Any]) -> None:
         numbers=_numbers(figures), head=figures["head"], headings=_HEADINGS, words=_WORDS,
         rows=[cells(_COLUMNS, row_of(layer)) for layer in figures["layers"]],
         totals=cells(_COLUMNS, total_of(figures), total=True), energy=_energy(figures),
+        instructions=instruction_cells(figures["instructions"]), instruction_headings=HEADINGS,
+        instruction_words=WORDS,
         mean=f"{figures['ideal']['mean_ratio']:.3f}", host=figures["host"],
         host_reasons=figures["host_reasons"], most_reasons=MOST_REASONS).encode())
 

@@ -7,6 +7,7 @@ from typing import Any
 from lockstep.printing.lines import say
 from lockstep.printing.table import show_columns
 from lockstep.report.exploring import on_host
+from lockstep.printing.instructions import own_instructions
 from lockstep.searching.explore_cores import show_cores
 from runtime.instructions import idle_lines
 
@@ -36,7 +37,8 @@ def show_answer(answer: Mapping[str, Any]) -> None:
     show_cores(answer)
     hidden = len(answer["points"]) - len(shown)
     if hidden > 0:
-        say(f"{hidden:,} more machines, which others beat: --json and --report have them")
+        say(f"{hidden:,} more {_machines(hidden)}, which others beat: --json and --report have "
+            f"{'it' if hidden == 1 else 'them'}")
     say(f"technology {answer['technology']['name']}: {answer['technology']['text']}")
     if any(point["rivals"] for point in shown):
         say("~ not distinguishable: within the errors of estimates it may be off the front (*~), "
@@ -45,17 +47,11 @@ def show_answer(answer: Mapping[str, Any]) -> None:
 
 
 def _say_idle(answer: Mapping[str, Any]) -> None:
-    """The instructions that no network executes on a machine that has them, each once."""
-    told: dict[str, str] = {}
-    for point in answer["points"]:
-        networks = [*point["networks"].values()]
-        for row in networks[0]["idle"]:
-            if all(row["name"] in [other["name"] for other in network["idle"]]
-                   for network in networks):
-                told.setdefault(row["name"], next(idle_lines([row], shipped=True))
-                                + f" (machine {point['label']})")
-    for line in told.values():
-        say(line)
+    """The instructions that no network executes on any machine that has them."""
+    for one in own_instructions(answer):
+        if not one["executed"]:
+            (line,) = idle_lines([one["row"]], shipped=True)
+            say(f"{line} (machine {one['label']})")
 
 
 def _say_rest(answer: Mapping[str, Any]) -> None:
@@ -65,20 +61,21 @@ def _say_rest(answer: Mapping[str, Any]) -> None:
         say(line)
     if other := sum(bool(point["other_division"]) for point in answer["points"]):
         first = next(point for point in answer["points"] if point["other_division"])
-        say(f"! {other:,} machines divide a network otherwise than the base, such as "
-            f"{first['label']}: {first['other_division']}; --same-division refuses them")
+        say(f"! {other:,} {_machines(other)} with another division of a network than the base, "
+            f"such as {first['label']}: {first['other_division']}; --same-division refuses these")
     over = sum(bool(point["over_budget"]) for point in answer["points"])
     if over:
-        say(f"{over:,} machines are over the budget {', '.join(answer['budgets'])}")
+        say(f"{over:,} {_machines(over)} over the budget {', '.join(answer['budgets'])}")
     checked = [point for point in answer["points"] if point["checked"] is not None]
     if checked:
         good = sum(not point["checked"] for point in checked)
-        say(f"values of {good} of {len(checked)} machines on the front are those of the host, all "
-            f"programs are proved")
-    for kind, what in (("refused", "cannot be built or are over the budget"),
+        say(f"values of {good} of {len(checked)} {_machines(len(checked))} on the front are those "
+            f"of the host, all programs are proved")
+    for kind, what in (("refused", "that cannot be built, or over the budget"),
                        ("failed", "could not be measured")):
         if answer[kind]:
-            say(f"{len(answer[kind]):,} machines {what}, such as: {answer[kind][0]['reason']}")
+            count = len(answer[kind])
+            say(f"{count:,} {_machines(count)} {what}, such as: {answer[kind][0]['reason']}")
 
 
 def _counted(answer: Mapping[str, Any]) -> str:
@@ -86,7 +83,11 @@ def _counted(answer: Mapping[str, Any]) -> str:
     points = answer["points"]
     machines = {(point["hash"], json.dumps(point["geometry"])) for point in points}
     mappings = f" in {len(points):,} mappings" if len(machines) < len(points) else ""
-    return f"{len(machines):,} machines{mappings}"
+    return f"{len(machines):,} {_machines(len(machines))}{mappings}"
+
+
+def _machines(count: int) -> str:
+    return "machine" if count == 1 else "machines"
 
 
 def _mark(point: Mapping[str, Any]) -> str:

@@ -105,6 +105,14 @@ class Calibration:
             self._kept[key] = self._file(path, machine)
         return self._kept[key]
 
+    def quantize(self, path: Path, machine: Machine | None, **more: Any) -> Quantized:
+        """Quantizes the network for a machine, or for any, with `more` options; nothing is kept.
+        Raises QuantizeRefused.
+        """
+        options = {**self.options, **more}
+        samples, _ = _split(path, calibration_set(self.files), options.get("bind"))
+        return quantize(path, samples, machine=machine, **options)
+
     def _file(self, path: Path, machine: Machine) -> CalibratedFile:
         key = [file_digest(path), machine_fingerprint(machine), *self._texts, *_codes(machine)]
         folder = build_once(KIND, digest(key), None,
@@ -114,11 +122,10 @@ class Calibration:
         return CalibratedFile(made, file_digest(made), **figures)
 
     def _make(self, path: Path, machine: Machine, folder: Path) -> None:
-        samples, _ = _split(path, calibration_set(self.files), self.options.get("bind"))
-        found = quantize(path, samples, machine=machine, **self.options)
+        found = self.quantize(path, machine)
         found.save(folder / NETWORK)
         (folder / FIGURES).write_text(json.dumps({
-            "accuracy": self._accuracy(path, found), "layers": len(found.layers),
+            "accuracy": self.accuracy(path, found), "layers": len(found.layers),
             "quantized": sum(layer.quantized for layer in found.layers)}))
 
     @cached_property
@@ -129,7 +136,10 @@ class Calibration:
                 *map(file_digest, self.files), "held out", *map(file_digest, self.held_out),
                 self.metric, hashlib.sha256(code).hexdigest(), versions(ROOMS)]
 
-    def _accuracy(self, path: Path, quantized: Quantized) -> float:
+    def accuracy(self, path: Path, quantized: Quantized) -> float:
+        """Tells how good a network is that was quantized by these samples: decibels, or the
+        metric's number. Raises ArgumentError for a metric that fails.
+        """
         if not self.metric and not self.held_out:
             return _decibels(quantized.decibels)
         bind = self.options.get("bind")

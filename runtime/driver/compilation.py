@@ -29,6 +29,7 @@ from compiler.graph.passes.pipeline import AfterStage
 from compiler.graph.room import require_room
 from compiler.plans import Plans, Recorder
 from compiler.quantize import QuantizeRefused
+from compiler.quantize.quantizer import Quantized
 from compiler.quantize.quantizer import quantize as quantize_for_any
 from compiler.quantize.ranges.sets import CalibrationSet
 from compiler.tune.best import packaged
@@ -139,7 +140,14 @@ def quantized(model: Model, calibration: CalibrationSet, shapes: Mapping[str, in
     Dimensions that `shapes` leave open have the extents of `arrays`, by the name of the input;
     `options` as `runtime.driver.quantization.quantize` has them.
     """
-    result = quantize(model, calibration, machine=machine, **options)
+    return quantized_graph(quantize(model, calibration, machine=machine, **options), shapes, arrays)
+
+
+def quantized_graph(result: Quantized, shapes: Mapping[str, int] | None = None,
+                    arrays: Mapping[str, np.ndarray] | None = None) -> Graph:
+    """The graph of a quantized network, for extents as `quantized` has them, with a note of what
+    hinders quantization.
+    """
     graph = result.graph_of(shapes_of(shapes), arrays)
     return replace(graph, notes=(result.hindrance, *graph.notes)) if result.hindrance else graph
 

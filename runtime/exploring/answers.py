@@ -135,8 +135,9 @@ def _point(exploration: Exploration, known: list[Objective], identity: str, fron
             "host_layers": list(one.host_layers), "host_seconds": one.host_seconds,
             "copy_seconds": one.copy_seconds, "host_joules": one.host_joules,
             "accuracy": one.accuracy,
-            "idle": [{"name": name, "reason": reason, "luts": luts}
-                     for name, reason, luts in one.idle],
+            "instructions": [
+                {"name": name, "executed": executed, "reason": reason, "luts": luts}
+                for name, executed, reason, luts in one.instructions],
             "layers": [{"name": layer, "cycles": cycles, "ideal_cycles": ideal,
                         "dram_bytes": moved, "bound": bound}
                        for layer, cycles, ideal, moved, bound in one.layers]}

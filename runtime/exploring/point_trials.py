@@ -62,6 +62,8 @@ class PointFigures:
         (`runtime.whole.HostPart`), its energy with that of copies; None where that is absent.
     accuracy : of the quantized network, in dB or by a user's metric; None where it was not
         quantized here.
+    instructions : of those of one's own the name, how often it is executed, why it is not, and the
+        LUTs that it takes then.
     """
 
     macs: int
@@ -76,7 +78,7 @@ class PointFigures:
     copy_seconds: float = 0.0
     host_joules: float | None = 0.0
     accuracy: float | None = None
-    idle: tuple[tuple[str, str, int | None], ...] = ()
+    instructions: tuple[tuple[str, int, str, int | None], ...] = ()
 
     @property
     def beside_seconds(self) -> float:
@@ -93,7 +95,7 @@ class PointFigures:
         return cls(**fields | {"layers": tuple(map(tuple, fields["layers"])),
                                "layer_joules": tuple(fields["layer_joules"]),
                                "host_layers": tuple(fields["host_layers"]),
-                               "idle": tuple(map(tuple, fields.get("idle", ())))})
+                               "instructions": tuple(map(tuple, fields["instructions"]))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +213,8 @@ def _measured(trial: PointTrial) -> Result:
         tuple((row.name, row.cycles, row.ideal_cycles, row.dram_bytes, row.bound)
               for row in rows), compared, joules, each,
         beside.layers, beside.seconds, beside.copy_seconds, beside.joules,
-        idle=tuple((row["name"], row["reason"], row["luts"]) for row in figures["instructions"]
-                   if row["own"] and row["reason"]))
+        instructions=tuple((row["name"], row["executed"], row["reason"], row["luts"])
+                           for row in figures["instructions"] if row["own"]))
     return Result(float(figures["cycles"]), CYCLES, details=result.text)
 
 

@@ -300,12 +300,17 @@ machine = lockstep.Machine(lockstep.preset("tiny-1x4x4"), (*SHIPPED, own))
 def test_an_instruction_that_no_network_executes_has_a_reason(tmp_path: Path, capsys) -> None:
     (tmp_path / "own.py").write_text(OWN)
     assert explore(tmp_path, "--add", str(tmp_path / "own.py"), "--no-check", "--json",
-                   str(tmp_path / "a.json")) == 0
+                   str(tmp_path / "a.json"), "--report", str(tmp_path / "a.html")) == 0
+    section = (tmp_path / "a.html").read_text().partition('<section id="instructions">')[2]
+    cells = re.findall(r">([^<]+)</t[hd]>", section.partition("</section>")[0])
+    assert cells[4:7] == ["absdiff", "1", "0"] and cells[7].startswith("no layer computes abs(a - ")
+    assert re.search(r" \(\d+ LUTs for nothing, estimated\) \(\+absdiff\)$", cells[7])
     said = " ".join(capsys.readouterr().out.split())
     assert re.search(r"never executed: absdiff \(\d+ LUTs for nothing, estimated\): no layer "
                      r"computes abs\(a - b\); nearest is add \(qadd\), which computes .* "
                      r"\(machine \+absdiff\)", said)
     base, other = json.loads((tmp_path / "a.json").read_text())["points"]
-    (idle,) = other["networks"]["digits-int8.onnx"]["idle"]
-    assert base["networks"]["digits-int8.onnx"]["idle"] == [] and idle["luts"] > 0
+    (idle,) = other["networks"]["digits-int8.onnx"]["instructions"]
+    assert base["networks"]["digits-int8.onnx"]["instructions"] == [] and idle["luts"] > 0
+    assert idle["executed"] == 0
     assert idle["name"] == "absdiff" and idle["reason"].startswith("no layer computes abs(a - b); ")

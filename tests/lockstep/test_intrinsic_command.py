@@ -266,6 +266,7 @@ def test_cycles_and_the_page(capsys) -> None:
     page = Path("d.html").read_text()
     assert all(f"<td>{count:,}</td>" in page for count in cycles)
     assert "<li>block_in: 4 → 2</li>" in page and page.count("Plotly.newPlot(") == 2
+    assert re.search(r"digits</td><td[^>]*>gemm</td><td[^>]*>[\d,]+ times</td><td", page)
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
@@ -286,13 +287,16 @@ def test_machines_that_cannot_be_compared(capsys, arguments: list[str], message:
 def test_bench_against_the_run_command(capsys) -> None:
     digits = ROOT / "examples" / "digits" / "digits-int8.onnx"
     said = shown(capsys, "bench", "digits", digits, "--machine", "tiny-1x4x4", "--base",
-                 "ecp5-1x2x2", "--json", "b.json")
+                 "ecp5-1x2x2", "--json", "b.json", "--technology", "7nm")
+    assert "technology 7nm: ms at the nominal clock, 80 MHz: " in said
     figures = json.loads(Path("b.json").read_text())
     assert [machine["name"] for machine in figures["machines"]] == ["ecp5-1x2x2", "tiny-1x4x4"]
     assert figures["networks"]["digits"] == figures["networks"][str(digits)]
     assert main(["run", str(digits), "--target", "accel:tiny-1x4x4", "--no-values", "--json",
                  "r.json"]) == 0
     run, measured = json.loads(Path("r.json").read_text()), figures["networks"]["digits"][1]
+    assert figures["technology"]["name"] == "7nm" and figures["provenance"]["command"][0] == (
+        "intrinsic")
     assert (measured["cycles"], measured["macs"]) == (run["cycles"], run["macs"])
     assert measured["share"] == run["utilization"] and measured["host"] == len(run["host"])
     assert re.findall(r"^never executed: (\w+): ", said, re.MULTILINE) == [

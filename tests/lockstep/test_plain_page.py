@@ -42,7 +42,9 @@ def quantization(name: str) -> dict:
 
 
 def comparison(name: str) -> dict:
-    return {"machines": [{"name": name}, {"name": name}], "networks": {name: [{"cycles": 1}] * 2},
+    row = {"name": name, "executed": 0, "reason": name, "luts": 1}
+    return {"machines": [{"name": name}, {"name": name}],
+            "networks": {name: [{"cycles": 1, "instructions": [row]}] * 2},
             "geometry": {name: [name, 1]}, "added": [name], "removed": [name],
             "changed": {name: [name]}, "opcodes": {name: [1, 2]}}
 

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from functools import partial
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -77,6 +78,20 @@ def test_energy_is_that_of_the_report(made) -> None:
         assert name.replace("&#x27;", "'") == used["name"]
         assert [float(cell.replace(",", "")) for cell in cells] == pytest.approx(
             [one * 1e6 for one in joules], abs=0.0005)
+
+
+def test_instructions_are_those_of_the_report(made) -> None:
+    page, report = made
+    _, _, section = page.read_text("utf-8").partition('<section id="instructions">')
+    rows = [[*map(unescape, re.findall(r">([^<]+)</t[hd]>", row))]
+            for row in section.partition("</section>")[0].split("<tr>")[2:]]
+    told = report["instructions"]
+    assert [row[:3] for row in rows] == [
+        [one["name"], one["unit"], f"{one['executed']:,}"] for one in told]
+    assert all(row[3] == one["reason"] for row, one in zip(rows, told)
+               if one["reason"])
+    (add,) = (row for row in rows if row[0] == "add_scaled")
+    assert add[3].startswith("conv4 + add") and figures_of(page)["instructions"] == told
 
 
 def test_counters_are_those_of_the_run(made) -> None:

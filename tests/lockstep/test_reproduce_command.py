@@ -13,6 +13,8 @@ from examples.digits.data import held_out
 from lockstep.cli import main
 from lockstep.provenance import differences, unmeasured
 from lockstep.provenance.made import CLONE, commit_of
+from runtime.driver import calibrated
+from tests.support.whole import write_case
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
@@ -69,6 +71,34 @@ def test_the_same_to_the_bit(files: Path, monkeypatch, capsys) -> None:
                         capsys.readouterr().out)
     memory = json.loads(Path("r.json").read_text())["provenance"]["machines"]["m.toml"]["memory"]
     assert memory["latency"] == 64 and memory["stall_seed"] == 0
+
+
+QUANTIZED = {
+    "run": ("run", "net.onnx", "--machine", "addrelu.py", "--no-values", "--host", "this"),
+    "explore": ("explore", "net.onnx", "--base", "tiny-1x4x4", "--vary", "clock_mhz=50",
+                "--processes", "0", "--no-check", "--objective", "ms,accuracy", "--host", "this"),
+    "diff": ("diff", "tiny-1x4x4", "addrelu.py", "--network", "net.onnx"),
+    "bench": ("intrinsic", "bench", "net.onnx", "--machine", "tiny-1x4x4", "--base", "addrelu.py")}
+
+
+@pytest.mark.parametrize("command", QUANTIZED)
+def test_a_float_network_is_quantized_again(tmp_path: Path, monkeypatch, capsys, command: str
+                                            ) -> None:
+    write_case(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    made, quantize = [], calibrated.Calibration.quantize
+    monkeypatch.setattr(calibrated.Calibration, "quantize", lambda self, path, machine, **more: (
+        made.append(path) or quantize(self, path, machine, **more)))
+    words = [*QUANTIZED[command], "--calibration", "x.npz", "--json", "r.json"]
+    assert main(words) == 0
+    made.clear()
+    assert main(["reproduce", "r.json"]) == 0
+    assert made, "nothing was quantized: results of the cache were taken"
+    data = bytearray(Path("net.onnx").read_bytes())
+    data[len(data) // 2] ^= 1
+    Path("net.onnx").write_bytes(data)
+    assert main(["reproduce", "r.json"]) == 2
+    assert "'net.onnx' must have the SHA-256 " in capsys.readouterr().err
 
 
 def _first_number(value: Any, path: tuple = ()) -> tuple:

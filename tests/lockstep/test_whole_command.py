@@ -4,13 +4,21 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from accel.machine.loading import load_machine
+from examples.digits.data import held_out
 from lockstep.cli import main
+from runtime.driver.calibrated import Calibration
 from runtime.driver.quantization import quantize
 from tests.support.whole import write_case
 
 BASE = "tiny-1x4x4"
+METRIC = """
+def best(outputs, wanted):
+    return len(outputs["y"]) / 16
+"""
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +27,9 @@ def case(tmp_path_factory) -> Path:
     write_case(folder)
     quantize(folder / "net.onnx", folder / "x.npz", machine=folder / "addrelu.py").save(
         folder / "int8.onnx")
+    with np.load(folder / "x.npz") as samples:
+        np.savez(folder / "other.npz", x=3 * samples["x"])
+    (folder / "metric.py").write_text(METRIC)
     return folder
 
 
@@ -45,8 +56,8 @@ def test_explore_marks_another_division(case: Path, capsys, monkeypatch) -> None
                  str(case / "r.sqlite")]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert re.search(r"-max .* 1 layer, \d+% ! ", out)
-    assert ("! 1 machines divide a network otherwise than the base, such as -max: int8.onnx: relu "
-            "on the host, not the accelerator; --same-division refuses them") in out
+    assert ("! 1 machine with another division of a network than the base, such as -max: int8.onnx:"
+            " relu on the host, not the accelerator; --same-division refuses these") in out
     assert "int8.onnx was quantized by Lockstep" in out
 
 
@@ -69,6 +80,44 @@ def test_run_on_the_machine_of_the_file_says_no_more(case: Path, capsys) -> None
     out = capsys.readouterr().out
     assert "was quantized" not in out and "copies" not in out       # no cycles, no whole
     assert json.loads((case / "f.json").read_text())["whole"] is None
+
+
+def test_run_tells_how_well_a_float_network_was_quantized(case: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(case)
+    given = ["run", "net.onnx", "--machine", BASE, "--sim", "functional", "--calibration", "x.npz",
+             "--json", "q.json"]
+    assert main([*given, "--held-out", "other.npz"]) == 0
+    told = json.loads(Path("q.json").read_text())["quantized"]
+    wanted = Calibration((Path("x.npz"),), {}, (Path("other.npz"),)).quantized(
+        Path("net.onnx"), load_machine(BASE))
+    assert told == {"layers": 4, "quantized": 4, "accuracy": wanted.accuracy, "unit": "dB"}
+    assert f"quantized: 4 of 4 layers, accuracy {wanted.accuracy:.1f} dB" in capsys.readouterr().out
+    assert main(given) == 0
+    assert json.loads(Path("q.json").read_text())["quantized"]["accuracy"] > wanted.accuracy
+    capsys.readouterr()
+    assert main([*given, "--held-out", "other.npz", "--metric", "metric.py:best"]) == 0
+    assert "quantized: 4 of 4 layers, accuracy 0.25\n" in capsys.readouterr().out
+    assert json.loads(Path("q.json").read_text())["quantized"]["unit"] == ""
+
+
+def test_a_name_with_samples_means_the_float_network(case: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(case)
+    np.savez("d.npz", image=held_out()[0][:2])
+    assert main(["run", "digits", "--machine", BASE, "--sim", "functional", "--calibration",
+                 "d.npz"]) == 0
+    assert re.search(r"quantized: (\d+) of \1 layers, accuracy \d\d\.\d dB",
+                     capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (("--held-out", "x.npz"), "--held-out must come with --calibration FILE, which quantizes"),
+    (("--metric", "metric.py:best"), "--metric must come with --calibration FILE, which quantizes"),
+    (("--calibration", "x.npz", "--metric", "metric.py:none"),
+     "Metric metric.py:none must name a function of metric.py, not 'none'")])
+def test_run_refuses(case: Path, capsys, monkeypatch, options, message: str) -> None:
+    monkeypatch.chdir(case)
+    assert main(["run", "net.onnx", "--machine", BASE, *options]) == 2
+    assert capsys.readouterr().err.startswith(f"lockstep: error: {message}")
 
 
 def test_bench_shows_both_machines_as_a_whole(case: Path, capsys, monkeypatch) -> None:

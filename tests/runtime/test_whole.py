@@ -7,6 +7,7 @@ from accel.estimates.tables import EnergyTable
 from accel.estimates.technology import load_technology
 from accel.machine.loading import load_machine
 from compiler.graph.division.partition import HOST
+from compiler.tune.record import processor_name
 from runtime import compile
 from runtime.driver.quantization import quantize
 from runtime.module import Module
@@ -71,6 +72,7 @@ def test_energy_is_of_cycles_and_of_bytes(modules) -> None:
 
 def test_this_processor_is_measured_and_has_no_energy(modules) -> None:
     part = part_of(modules["no_max"], "this", ENERGIES)
+    assert part.host == f"this processor ({processor_name()})"
     assert part.is_measured and part.seconds > 0 and part.joules is None and part.operators == ()
     assert host_key("this") != host_key("table")
     assert energy_refusal("this", ENERGIES).startswith("the energy of this processor is absent: ")

@@ -254,14 +254,14 @@ class _Rewriting:
         made = affine_of_channels(self.view, core, out, bounds)
         if made is not None:
             return (made,)
-        region = self.regions.before(node)
+        wide = out.dtype != "int8"
+        region = self.regions.before(node, nearest=wide)
         if region is None:
             return ()
-        for value in (out.value, *region.sources):
-            bits = self.graph.values[value].dtype.lstrip("uint")
-            if bits != "8":
-                raise StaysFloat(f"tables and maps are of 8 bits, and {value!r} has {bits}")
-        return (tabled(self.view, region) if len(region.sources) == 1 else
+        for value in region.sources:
+            if (bits := self.graph.values[value].dtype.lstrip("uint")) != out.dtype[3:]:
+                raise StaysFloat(f"{value!r} has {bits} bits and its result {out.dtype[3:]}")
+        return (tabled(self.view, region) if len(region.sources) == 1 and not wide else
                 mapped(self.view, region, core, out, bounds),)
 
     def _with_residual(self, core: Node, out: Stored, activations: list[Node]

@@ -9,7 +9,7 @@ from compiler.errors import RequestError
 from lockstep import cli
 from lockstep.options import network_files
 from lockstep.options.network_files import may_be_name, network_file
-from lockstep.options.paths import FloatModelFile, ModelFile, find_networks
+from lockstep.options.paths import ModelFile, find_networks
 from lockstep.testing.models import DIGITS, DIGITS_FLOAT
 
 
@@ -35,12 +35,12 @@ def test_every_command_with_a_network_takes_names() -> None:
 
 def test_a_name_becomes_its_file(monkeypatch, tmp_path) -> None:
     monkeypatch.chdir(tmp_path)
-    arguments = {"model": ModelFile("digits"), "other": FloatModelFile("digits"),
-                 "file": ModelFile("digits.onnx"), "number": 3}
+    arguments = {"model": ModelFile("digits"), "file": ModelFile("digits.onnx"), "number": 3}
+    quantized = {"model": ModelFile("digits"), "calibration": ["x.npz"]}
     find_networks(arguments)
-    assert arguments == {"model": DIGITS, "other": DIGITS_FLOAT, "file": Path("digits.onnx"),
-                         "number": 3}
-    assert isinstance(arguments["other"], FloatModelFile)
+    find_networks(quantized)
+    assert arguments == {"model": DIGITS, "file": Path("digits.onnx"), "number": 3}
+    assert quantized["model"] == DIGITS_FLOAT
     assert arguments["model"].title == "digits" and arguments["file"].title == "digits.onnx"
 
 
