@@ -24,6 +24,7 @@ from compiler.ops.term_patterns import TermPattern
 from compiler.quantize.improve.bias_correction import correct_biases
 from compiler.quantize.improve.budget import Budget
 from compiler.quantize.improve.equalization import equalize
+from compiler.quantize.improve.fragile import fragile
 from compiler.quantize.improve.noise import Measured, Noise, Tick, alone, effects, measure
 from compiler.quantize.improve.sparsity import Sparsity, pattern_of, prune
 from compiler.quantize.improve.weight_bits import (bits_by_name, chosen_bits, is_weighted,
@@ -36,7 +37,8 @@ from compiler.quantize.networks.recurrent import parts
 from compiler.quantize.networks.source import Source, source_of
 from compiler.quantize.networks.weights import WEIGHTED
 from compiler.quantize.plans.meanings import steps_off, usable
-from compiler.quantize.plans.plan import Plan, disproportionate, make_plan
+from compiler.quantize.plans.plan import (Plan, disproportionate, in_own_scales,
+                                           make_plan)
 from compiler.quantize.plans.writer import write
 from compiler.quantize.ranges.calibration import Samples, program
 from compiler.quantize.ranges.observers import Observer, observer
@@ -174,7 +176,7 @@ def _unwatched(stage: str, steps: int) -> AbstractContextManager[Tick]:
 @called_by_name
 def quantize(model: Any, calibration: CalibrationSet, *,
              observer: str = "minmax", percentile: float = 99.99, equalize: bool = False,
-             bias_correction: bool = False, keep_float: Iterable[str] = (),
+             bias_correction: bool = True, keep_float: Iterable[str] = (),
              budget: float | str | None = None,
              weight_bits: int | Mapping[str, int] | Iterable[str] = 8, activation_bits: int = 8,
              accumulator_bits: int = 32,
@@ -414,7 +416,11 @@ class _Quantizer:
             require_room(self.graph)
             self.ranges = self._calibrate([value for value in self.first.groups
                                            if value not in self.first.constants])
-            self.kept |= disproportionate(self.network, self.first, self.ranges)
+            self.kept |= (disproportionate(self.network, self.first, self.ranges)
+                          | in_own_scales(self.network, self.first, self.ranges))
+            plan = make_plan(self.network, self.kept, self.unbounded)
+            self.kept |= fragile(self.network, self.graph, plan, plan.scales(self.ranges),
+                                 self.samples, RANKING_SAMPLES)
         return self.kept
 
     def _calibrate(self, wanted: Collection[str]) -> Ranges:
