@@ -280,9 +280,12 @@ class _Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt(_Choice):
-    """A choice of layers in float, and its results."""
+    """A choice of layers in float, and its results; `plain` is the network before its biases were
+    corrected for all that is quantized.
+    """
 
     measured: Measured
+    plain: LayeredNetwork
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,18 +460,19 @@ class _Quantizer:
     def _attempt(self, kept: Mapping[str, str]) -> _Attempt:
         chosen = self._chosen(kept)
         network, plan, scales = chosen.network, chosen.plan, chosen.scales
+        plain = replace(network, layers=list(network.layers))
         if self.options.bias_correction:
             with self.watch("bias correction", self.samples.count) as tick:
                 correct_biases(network, self.graph, plan, scales, self.samples, tick)
         with self.watch("comparing with float", self.samples.count) as tick:
             measured = measure(network, self.graph, plan, scales, self.samples, tick)
-        return _Attempt(network, plan, scales, chosen.declined, measured)
+        return _Attempt(network, plan, scales, chosen.declined, measured, plain)
 
     def _rank(self, attempt: _Attempt) -> dict[str, Noise]:
         """The output noise of each layer quantized by itself, largest first."""
         plan = attempt.plan
         with self.watch("ranking layers", len(plan.quantized)) as tick:
-            noises = effects(attempt.network, self.graph, plan, attempt.scales, self.samples,
+            noises = effects(attempt.plain, self.graph, plan, attempt.scales, self.samples,
                              RANKING_SAMPLES, tick)
         order = sorted(noises, key=lambda value: -noises[value].noise)    # stable: depth decides
         return {value: noises[value] for value in order}

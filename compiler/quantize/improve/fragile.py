@@ -60,9 +60,13 @@ def _losses(network: LayeredNetwork, graph: Graph, plan: Plan, scales: Scales, s
 
 
 def _is_function(network: LayeredNetwork, layer: Layer) -> bool:
-    """True if the layer computes elements from one value, as no instruction of the machine does."""
+    """True if the layer computes elements from one value and numbers, as no instruction of the
+    machine does.
+    """
+    constants = [network.tensors[value] for value in layer.read if value in network.tensors]
     return (layer.node.op == FUNCTION and _is_elementwise(network, layer)
-            and sum(value not in network.tensors for value in layer.read) == 1)
+            and len(layer.read) - len(constants) == 1
+            and all(constant.size == 1 for constant in constants))
 
 
 def _source(network: LayeredNetwork, function: Layer) -> str:

@@ -70,3 +70,12 @@ def test_parts_of_what_is_in_float_have_scales_of_their_own(float_model, unequal
 def test_what_products_read_is_joined_in_integers(float_model, unequal) -> None:
     made = quantize(states(float_model(), 2), unequal)
     assert [layer.name for layer in made.layers if not layer.quantized] == ["hidden"]
+
+
+def test_positions_are_no_number(float_model, rng) -> None:
+    """A function may add a constant of many elements to what another makes."""
+    one = float_model()
+    y = one.add("Exp", one.add("MatMul", one.input("x", 1, 5, 8), one.random(8, 8)))
+    y = one.add("MatMul", one.add("Add", y, one.random(5, 8)), one.random(8, 4))
+    made = quantize(one.model(y), rng.standard_normal((8, 5, 8), np.float32))
+    assert all(layer.quantized for layer in made.layers)
