@@ -520,7 +520,7 @@ class _Quantizer:
             by_itself = alone(attempt.network, self.graph, attempt.plan, attempt.scales,
                               self.samples, tick)
         return tuple(_figures(layer, attempt, by_itself, ranking, self._declined(layer, attempt))
-                     for layer in attempt.network.layers)
+                     for layer in attempt.plain.layers)
 
     def _declined(self, layer: Layer, attempt: _Attempt) -> str:
         """Why instructions do not compute operators of the layer that they match."""
