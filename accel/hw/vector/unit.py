@@ -87,7 +87,7 @@ class Vector(wiring.Component):
         m.submodules.decode = decode = Decode(self.plan, self.word,
                                                self.machine.immediates["vector"])
         m.submodules.nest = nest = LoopNest(
-            self.word["loops"].shape, COMPUTE_OPERANDS, self.tag, timing.nest_cycles)
+            self.word["loops"].shape, COMPUTE_OPERANDS, self.tag, timing)
         m.submodules.ahead = ahead = Ahead(self.iteration, timing)
         pass_through(m, self, issue)
         word, operation = data.View(self.word, self.commands.p.word), nest.out_tag.operation
