@@ -42,8 +42,8 @@ MEMORY = (
     "[Memory port](machine.md#memory-port) says what the model does.")
 TIMING = (
     "The table `[timing]`. What is left out has its default. Hardware and cycle simulator are "
-    "built from these numbers: `--vary timing.ahead=8,32` of `lockstep explore` tries some. A cycle "
-    "more costs registers as wide as what passes, a deeper queue distributed memory. "
+    "built from these numbers: `--vary timing.ahead=8,32` of `lockstep explore` tries some. A "
+    "cycle more costs registers as wide as what passes, a deeper queue distributed memory. "
     "[The machine](machine.md#time) says what each means, and which others follow.")
 DOUBLED = (
     f"Estimates for an ECP5 ([what they are](estimates.md)) of {MACHINE}, and of the same machine "
