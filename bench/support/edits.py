@@ -37,6 +37,9 @@ class Edit:
         return result
 
 
+_ORDER = (r"in \(self\._fetch, self\._store, self\._load\):"
+          r"(\n +m\.d\.comb \+= client\.request\.ready)")
+
 EDITS = {
     "a relay after fetch's requests": Edit(
         "core/fetch.py",
@@ -48,12 +51,10 @@ EDITS = {
         "moving/load.py", r"incoming = relay\(layout, timing\.relay_cycles\)",
         "incoming = Queue(layout, 4, timing.queue_cycles)"),
     "load goes before store": Edit(
-        "moving/arbiter.py",
-        r"in \(self\._fetch, self\._store, self\._load\):(\n +m\.d\.comb \+= client\.request\.ready)",
+        "moving/arbiter.py", _ORDER,
         r"in (self._fetch, self._load, self._store):\1"),
     "fetch comes last": Edit(
-        "moving/arbiter.py",
-        r"in \(self\._fetch, self\._store, self\._load\):(\n +m\.d\.comb \+= client\.request\.ready)",
+        "moving/arbiter.py", _ORDER,
         r"in (self._store, self._load, self._fetch):\1"),
     "a request in every other cycle": Edit(
         "moving/arbiter.py", r"free\.eq\(\(~request\.valid \| request\.ready\) & ~full\)",
