@@ -94,7 +94,7 @@ def test_the_timed_model_refuses_what_it_was_not_written_for() -> None:
     case = generate(machine, 0)
     assert functional.simulate(machine, case.program, case.memory).ok
     with pytest.raises(ConfigError, match=r"Structure of tiny-1x4x4 must have the shipped units"):
-        cycle.simulate(machine, case.program, case.memory)
+        cycle.simulate_model(machine, case.program, case.memory)
 
 
 @pytest.mark.parametrize("seed", range(3))
