@@ -101,6 +101,7 @@ class Run:
     deadlock, the instruction that each unit waits with. `timeline` is present if it was requested.
     `accesses` has a row of `ACCESSES` for each instruction (int64) after a run of the cycle
     simulator.
+    `simulator` is what gave the cycles: ``cycle``, ``slice`` or ``verilator``; empty elsewhere.
     `places` are those of caches that the stream reads, where the driver chose it among several; 0
     for all.
     """
@@ -117,6 +118,7 @@ class Run:
     timeline: Timeline | None = None
     accesses: np.ndarray | None = None
     places: int = 0
+    simulator: str = ""
 
     @property
     def ok(self) -> bool:

@@ -91,17 +91,21 @@ class Report:
 
 
 def default_simulators() -> dict[str, Simulator]:
-    """All simulators by name, the reference first."""
+    """All simulators by name, the reference first; the cycle simulator only if it was made for the
+    hardware."""
     from accel.sim.rtl import verilated
-    from accel.sim.timed import cycle
+    from accel.sim.slice import simulator as slice_
+    from accel.sim.timed import cycle, made_for
+
+    def timed(simulate: Callable[..., Run]) -> Simulator:
+        return lambda machine, case: simulate(machine, case.program, case.memory,
+                                              max_cycles=MAX_CYCLES, **case.timing)
 
     return {
         "functional": lambda machine, case: functional.simulate(machine, case.program,
                                                                 case.memory),
-        "cycle": lambda machine, case: cycle.simulate(
-            machine, case.program, case.memory, max_cycles=MAX_CYCLES, **case.timing),
-        "verilated": lambda machine, case: verilated.simulate(
-            machine, case.program, case.memory, max_cycles=MAX_CYCLES, **case.timing),
+        **({"cycle": timed(cycle.simulate)} if made_for.is_of_now() else {}),
+        "slice": timed(slice_.simulate), "verilated": timed(verilated.simulate),
     }
 
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from compiler.tensorize import Intrinsic
 
 from accel.sim.dram import DramTiming, bases, timing
 from accel.sim.meaning.values import simulate as simulate_values
+from . import made_for
 
 SHIPPED = SHIPPED_STRUCTURE
 """The structure that the model is written for; other names of units and buffers do not matter."""
@@ -89,11 +91,19 @@ class _Result(ctypes.Structure):
                 ("rows", ctypes.c_uint64 * len(SHIPPED.units))]
 
 
+def models(machine: Machine) -> bool:
+    """True if the native model has the hardware of this process and the machine's units."""
+    return made_for.is_of_now() and machine.structure.shape == SHIPPED.shape
+
+
 def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None = None, *,
              inputs: Mapping[str, np.ndarray] | None = None, values: bool = True,
              timeline: bool = False, events: np.ndarray | None = None,
              max_cycles: int = MAX_CYCLES, dram: Dram | None = None, **options: Any) -> Run:
     """Execute a program that was compiled for `machine`, with the time that the hardware takes.
+
+    Where the hardware is not that which this simulator was made for (`models`), its slice is
+    simulated: then `Run.simulator` is ``slice``, and there is no timeline.
 
     Parameters
     ----------
@@ -107,6 +117,19 @@ def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None 
     dram : the memory behind the core, by default the machine's; `options` (``latency=7``) take the
         place of its own.
     """
+    if not models(machine):
+        return _slice().simulate(machine, program, memory, inputs=inputs, values=values,
+                                 events=events, max_cycles=max_cycles, dram=dram, **options)
+    return simulate_model(machine, program, memory, inputs=inputs, values=values,
+                          timeline=timeline, events=events, max_cycles=max_cycles, dram=dram,
+                          **options)
+
+
+def simulate_model(machine: Machine, program: AccelProgram, memory: np.ndarray | None = None, *,
+                   inputs: Mapping[str, np.ndarray] | None = None, values: bool = True,
+                   timeline: bool = False, events: np.ndarray | None = None,
+                   max_cycles: int = MAX_CYCLES, dram: Dram | None = None, **options: Any) -> Run:
+    """`simulate` by the native model, whatever hardware it was made for."""
     program.require(machine)
     image = program.image(inputs) if memory is None else np.array(memory, np.uint8)
     times = np.full((2, program.count), -1, np.int64) if events is None else events
@@ -121,9 +144,18 @@ def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None 
 def measure(machine: Machine, program: AccelProgram) -> Run:
     """The time of a program with the machine's memory; the run has no image."""
     program.require(machine)
+    if not models(machine):
+        return _slice().measure(machine, program)
     times = np.full((2, program.count), -1, np.int64)
     return _timed(machine, program, np.zeros(0, np.uint8), program.memory_bytes,
                   machine.config.memory, False, times, MAX_CYCLES)
+
+
+def _slice() -> ModuleType:
+    """The module of the slice, which loads the sources of the hardware."""
+    from accel.sim.slice import simulator
+
+    return simulator
 
 
 def _timed(machine: Machine, program: AccelProgram, image: np.ndarray, size: int, dram: Dram,
@@ -155,7 +187,7 @@ def _require_structure(machine: Machine) -> None:
     if machine.structure.shape != SHIPPED.shape:
         raise ConfigError(f"Structure of {machine.config.name} must have the shipped units and "
                           f"buffers, whatever their names, to be simulated by the cycle "
-                          f"simulator: it has no other; the RTL has (--simulator verilated)")
+                          f"simulator: it has no other; the RTL has, and its slice (--sim slice)")
 
 
 def _rows(library: ctypes.CDLL, core: int, unit: int, count: int) -> np.ndarray:
@@ -177,7 +209,8 @@ def _run(machine: Machine, result: _Result, image: np.ndarray, times: np.ndarray
     unit = structure.reporters[result.unit] if status is not Status.WATCHDOG else FETCH
     moved = dict(zip(structure.clients, result.bytes, strict=True))
     return Run(status, unit, result.index, image, result.cycles, Counters(activity, moved),
-               times[0], times[1], waiting if status is Status.DEADLOCK else {}, timeline, accesses)
+               times[0], times[1], waiting if status is Status.DEADLOCK else {}, timeline, accesses,
+               simulator="cycle")
 
 
 @cache
