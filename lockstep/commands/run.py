@@ -4,15 +4,14 @@ layer.
 
 import argparse
 
-from lockstep.options.arguments import (NETWORK, add_compilation, add_json, add_technology, add_tls,
-                                        at_least, rate, refresh, row_buffer, waves)
+from lockstep.options.arguments import (DEFAULT_SIMULATOR, NETWORK, RTL, add_compilation, add_json,
+                                        add_technology, add_tls, at_least, rate, refresh,
+                                        row_buffer, waves)
 from lockstep.options.whole import add_accuracy, add_host
 from lockstep.options.saved import saved_module
 from lockstep.options.results import add_pictures, add_rows
 from lockstep.options.choices import OneOf
 from lockstep.options.paths import input_file, model_file, output_file
-
-DEFAULT_SIMULATOR, RTL = "cycle", "verilator"
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:

@@ -6,7 +6,7 @@ from accel.estimates.technology import load_technology
 from compiler.errors import RequestError
 from lockstep.report import require_plotly
 from lockstep.report.pictures import require_matplotlib
-from lockstep.commands.run import DEFAULT_SIMULATOR, RTL
+from lockstep.options.arguments import DEFAULT_SIMULATOR, RTL
 from lockstep.options.results import PICTURES
 
 PAGES = ("report", *PICTURES)
