@@ -12,7 +12,6 @@ others.
 from dataclasses import dataclass
 
 from accel.datapath.dataflow import WIDE, Dataflow, DataflowNode, Interval, topological
-from accel.machine.timing import TIMING
 
 FACTOR_BITS = 18
 """Bits of a factor, as a signed number, that one multiplier block takes."""
@@ -47,8 +46,8 @@ class Operation:
 class StagePlacement:
     """Places each node as early as it can be."""
 
-    def __init__(self, depth: int, soft: bool):
-        self.depth, self.soft = depth, soft
+    def __init__(self, depth: int, soft: bool, read_cycles: int):
+        self.depth, self.soft, self.read_cycles = depth, soft, read_cycles
         self.placed: dict[DataflowNode, Operation] = {}
 
     def place(self, node: DataflowNode) -> Operation:
@@ -63,7 +62,7 @@ class StagePlacement:
             slow = self.soft or max(map(factor_bits, node.args)) > FACTOR_BITS
             return Operation(node, stage + 1, 0, 2 if slow else 1)
         if node.kind == "lookup":
-            return Operation(node, stage + 1, 1, TIMING.read_cycles - 1)
+            return Operation(node, stage + 1, 1, self.read_cycles - 1)
         level = max((arg.level for arg in args if arg.available == stage), default=0)
         cost = min(_levels(node), self.depth)
         if level + cost > self.depth:

@@ -39,17 +39,17 @@ from accel.datapath.placement import CONSTANTS, Operation, StagePlacement, merge
 from accel.datapath.sharing import share
 from accel.machine.intrinsics import TABLE, operand_field
 from accel.machine.machine import Machine
-from accel.machine.timing import TIMING
+from accel.machine.timing import TIMING, CoreTiming
 from compiler import te
 from compiler.lazy import cached_property
 from compiler.te import Expr, Read, Reduce, Var, children, walk
 from compiler.tensorize import Intrinsic, Operand
 
-__all__ = ["OPERAND_CYCLES", "DatapathPlan", "PlanError", "arranged", "open_instructions", "plan"]
+__all__ = ["SELECT_CYCLES", "DatapathPlan", "PlanError", "arranged", "open_instructions", "plan"]
 
-OPERAND_CYCLES = {"gemm": TIMING.read_cycles, "vector": TIMING.read_cycles + 1}
-"""Cycles from an element's issue to its operands at stage 0: the buffers' read latency, and in
-vector the register that sources are selected into."""
+SELECT_CYCLES = {"gemm": 0, "vector": 1}
+"""Cycles from the data of the buffers to operands at stage 0: in vector sources are selected into a
+register."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +67,7 @@ class DatapathPlan:
     latency : cycles from operands to value; the number of stages.
     meeting : the datapath in which a value of floats meets its destination, with buses `old` and
         `new` and the bodies ``assign`` and every update that occurs; None where there is none.
+    timing : the machine's.
     """
 
     unit: str
@@ -79,16 +80,23 @@ class DatapathPlan:
     value: Operation
     latency: int
     meeting: "DatapathPlan | None" = None
+    timing: CoreTiming = TIMING
+
+    @property
+    def operand_cycles(self) -> int:
+        """Cycles from an element's issue, which reads the buffers, to its operands at stage 0."""
+        return self.timing.read_cycles + SELECT_CYCLES[self.unit]
 
     @property
     def value_cycles(self) -> int:
         """Cycles from an element's issue to its value, which then meets the destination."""
-        return OPERAND_CYCLES[self.unit] + self.latency
+        return self.operand_cycles + self.latency
 
     @property
     def fold_cycles(self) -> int:
         """Cycles from an element's issue to the read of its destination, if it accumulates."""
-        return self.value_cycles - (TIMING.read_cycles if self.meeting else TIMING.old_cycles)
+        return self.value_cycles - (
+            self.timing.read_cycles if self.meeting else self.timing.old_cycles)
 
     @property
     def write_cycles(self) -> int:
@@ -307,11 +315,12 @@ def plan(machine: Machine, unit: str) -> DatapathPlan:
     opcodes = tuple(machine.opcodes[body.name] for body in bodies)
     shape = config.vector_tile if unit == "vector" else first.dst.shape
     made = arranged(unit, bodies, opcodes, shape, interval, config.stage_depth, soft,
-                    config.buffers["tab"].depth)
-    return replace(made, meeting=_meeting(bodies, config.stage_depth))
+                    config.buffers["tab"].depth, config.timing)
+    return replace(made, meeting=_meeting(bodies, config.stage_depth, config.timing))
 
 
-def _meeting(bodies: tuple[Intrinsic, ...], stage_depth: int) -> DatapathPlan | None:
+def _meeting(bodies: tuple[Intrinsic, ...], stage_depth: int, timing: CoreTiming
+             ) -> DatapathPlan | None:
     """The datapath in which values of floats meet their destinations."""
     updates = tuple(dict.fromkeys(body.update for body in bodies if body.update != "assign"))
     first = bodies[0]
@@ -328,12 +337,13 @@ def _meeting(bodies: tuple[Intrinsic, ...], stage_depth: int) -> DatapathPlan | 
     operands = tuple(Operand(name, dst.shape, dst.dtype, dst.storage) for name in ("old", "new"))
     forms = tuple(Intrinsic(update, "gemm", dst, operands, first.axes, results[update], "assign",
                             (), loops=0) for update in ("assign", *updates))
-    return arranged("gemm", forms, tuple(range(len(forms))), dst.shape, stage_depth=stage_depth)
+    return arranged("gemm", forms, tuple(range(len(forms))), dst.shape, stage_depth=stage_depth,
+                    timing=timing)
 
 
 def arranged(unit: str, bodies: tuple[Intrinsic, ...], opcodes: tuple[int, ...],
              shape: tuple[int, ...], interval: int = 1, stage_depth: int = 2, soft: bool = False,
-             tables: int = 1) -> DatapathPlan:
+             tables: int = 1, timing: CoreTiming = TIMING) -> DatapathPlan:
     """Plan a datapath for bodies of one tile.
 
     Parameters
@@ -341,23 +351,25 @@ def arranged(unit: str, bodies: tuple[Intrinsic, ...], opcodes: tuple[int, ...],
     unit, bodies, opcodes, shape, interval, stage_depth : those of the plan.
     soft : some multipliers are made of adders.
     tables : the tables that the machine holds.
+    timing : the machine's.
     """
     source, shapes = Dataflow(), shapes_of(bodies)
     reduced = tuple(extent for _, extent in bodies[0].reduce_axes)
     graph, values = share([lower(source, body, tables, shapes, reduced) for body in bodies])
     # Synthesis turns sums of sums within a stage into compressors, of twice the area.
-    placement = StagePlacement(1 if soft else stage_depth, soft)
+    placement = StagePlacement(1 if soft else stage_depth, soft, timing.read_cycles)
     value = merged(graph, values, placement, te.bits(bodies[0].dst.dtype))
     operations = tuple(placement.place(node) for node in topological((value,)))
     last = operations[-1]
     latency = last.available + (last.level > 0)
     return DatapathPlan(unit, bodies, opcodes, shape, interval, stage_depth, operations, last,
-                        latency)
+                        latency, timing=timing)
 
 
 def open_instructions(machine: Machine, unit: str) -> int:
     """The most started and not retired instructions of a unit."""
-    return plan(machine, unit).retire_depth if unit in OPERAND_CYCLES else TIMING.in_flight
+    return plan(machine, unit).retire_depth if unit in SELECT_CYCLES else (
+        machine.config.timing.in_flight)
 
 
 def _check_elementwise(bodies: tuple[Intrinsic, ...], beats: int):

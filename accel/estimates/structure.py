@@ -19,12 +19,13 @@ from accel.hw.parts import GROUP
 from accel.machine.config import UNITS, AccelConfig
 from accel.machine.isa import WORD_BITS, WORD_BYTES
 from accel.machine.machine import Machine
-from accel.machine.timing import TIMING
+from accel.machine.timing import CoreTiming
 from compiler.te import bits
 
 
-_HELD = distributed(RECORD.size, TIMING.in_flight) + distributed(1, TIMING.in_flight)
-"""Distributed RAM that load and store keep started instructions in."""
+def _held(timing: CoreTiming) -> int:
+    """The distributed RAM that load and store keep started instructions in."""
+    return distributed(RECORD.size, timing.in_flight) + distributed(1, timing.in_flight)
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,9 @@ def _plain(distributed: int = 0, **features: float) -> CorePart:
 def _memory_port(machine: Machine) -> dict[str, CorePart]:
     config, opcodes = machine.config, len(machine.declarations)
     bus, offset = 8 * config.bus_bytes, _log(config.bus_bytes)
-    depth = TIMING.prefetch * WORD_BYTES // config.bus_bytes
+    depth = config.timing.prefetch * WORD_BYTES // config.bus_bytes
     return {
-        "arbiter": _plain(), "arbiter.owners": _plain(distributed(6, TIMING.bursts)),
+        "arbiter": _plain(), "arbiter.owners": _plain(distributed(6, config.timing.bursts)),
         "fetch": _plain(opcodes=opcodes, offset=offset),
         "fetch.buffer": CorePart({"one": 1.0, "chosen": (bus + 1) * (-(-depth // 16) - 1)},
                                  {"one": 1.0, "bits": bus, "offset": offset},
@@ -92,12 +93,12 @@ def _load(machine: Machine) -> dict[str, CorePart]:
         "load": CorePart({"one": 1.0, "rotated": bus * offset, "bits": bus, **wide,
                           "unpacked": 8 * written * (formats - 1)},
                          {"one": 1.0, "bits": bus, **run}),
-        "load.beats": _plain(2 * distributed(bus + 1, TIMING.beats // 2), bits=bus),
+        "load.beats": _plain(2 * distributed(bus + 1, config.timing.beats // 2), bits=bus),
         "load.bursts": _plain(offset=offset, **run), "load.overlap": _plain(offset=offset),
-        "load.front": _plain(_HELD + distributed(
-            64 + run["address"] + 2 * run["packed"] + 8 * run["high"], TIMING.ahead), **run),
+        "load.front": _plain(_held(config.timing) + distributed(
+            64 + run["address"] + 2 * run["packed"] + 8 * run["high"], config.timing.ahead), **run),
         "load.incoming": _plain(offset=offset, **run), "load.requests": _plain(offset=offset),
-        "load.runs": _plain(distributed(handed, TIMING.bursts), offset=offset, **run),
+        "load.runs": _plain(distributed(handed, config.timing.bursts), offset=offset, **run),
         "load.stepper": CorePart({"one": 1.0, "bytes": config.bus_bytes, "offset": offset,
                                   "masks": written * (formats > 2)},
                                  {"one": 1.0, "bytes": config.bus_bytes, "offset": offset, **run}),
@@ -111,17 +112,18 @@ def _store(machine: Machine) -> dict[str, CorePart]:
     config = machine.config
     bus, offset = 8 * config.bus_bytes, _log(config.bus_bytes)
     address = _log(config.out_bytes)
-    depth = TIMING.write_room(config.bus_bytes)
+    depth = config.timing.write_room(config.bus_bytes)
     banks, requested = -(-depth // 16), 38 - offset
     return {
         "store": _plain(rotated=bus * offset, bits=bus, address=address),
-        "store.front": _plain(_HELD + distributed(54 + address, TIMING.ahead), address=address),
+        "store.front": _plain(_held(config.timing) + distributed(
+            54 + address, config.timing.ahead), address=address),
         "store.stepper": _plain(bytes=config.bus_bytes, offset=offset, address=address),
         "store.writer": CorePart(
             {"one": 1.0, "bits": bus, "chosen": (bus * 9 // 8 + requested) * (banks - 1)},
             {"one": 1.0, "bits": bus, "offset": offset},
             sum(distributed(*size) for size in (
-                (bus * 9 // 8, depth), (requested, depth), (1, TIMING.bursts)))),
+                (bus * 9 // 8, depth), (requested, depth), (1, config.timing.bursts)))),
     }
 
 
@@ -141,7 +143,7 @@ def _gemm(machine: Machine) -> dict[str, CorePart]:
         addresses = sum(_log(config.buffers[name].depth) for name in ("acc", "inp", "wgt"))
         found |= {
             "gemm.update": _datapath(meeting, element * (2 + planned.meeting.latency)),
-            "gemm.ahead": _plain(distributed(addresses + 31 + tag, TIMING.ahead), tag=tag),
+            "gemm.ahead": _plain(distributed(addresses + 31 + tag, config.timing.ahead), tag=tag),
             "gemm.hazards": _hazards(machine, planned.hazard_cycles),
         }
     else:
@@ -166,7 +168,8 @@ def _vector(machine: Machine) -> dict[str, CorePart]:
                          bodies=len(planned.bodies), lanes=lanes),
         "vector.issue": _issue(planned), "vector.nest": _plain(tag=tag),
         "vector.decode": _plain(tag=tag, bodies=len(planned.bodies)),
-        "vector.ahead": _plain(distributed(_addresses(config) + 22 + tag, TIMING.ahead), tag=tag),
+        "vector.ahead": _plain(distributed(_addresses(config) + 22 + tag, config.timing.ahead),
+                               tag=tag),
         "vector.hazards": _hazards(machine, planned.write_cycles),
         "vector.operands": CorePart(
             {"one": 1.0, "chosen": lanes * max(width, 32), "stored": lanes * stored, "tag": tag},

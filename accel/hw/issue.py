@@ -107,7 +107,7 @@ class Issue(wiring.Component):
 
     def _records(self, m: Module, signals: Value) -> tuple[data.View, Value]:
         """Queue of what retirement needs; returns its head, and whether it is there."""
-        m.submodules.records = records = Queue(RECORD, self.depth, pause=True)
+        m.submodules.records = records = Queue(RECORD, self.depth, 2, pause=True)
         m.d.comb += [records.i.valid.eq(self.started), records.i.p.index.eq(self.started_index),
                      records.i.p.signals.eq(signals), records.o.ready.eq(self.retired)]
         return records.o.p, records.o.valid

@@ -4,12 +4,16 @@ from amaranth.hdl import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from accel.hw.parts import registered
+from accel.hw.parts import delayed, registered
 from accel.hw.queue import Queue, tally
-from accel.machine.timing import TIMING
+from accel.machine.timing import CoreTiming
 
 COMPUTE_OPERANDS = {"dst": 16, "a": 16, "b": 16}
 """Operands of gemm and vector, and the bits of their addresses."""
+
+
+ADDED = 3
+"""Cycles in which the addresses of an iteration are added up."""
 
 
 class LoopNest(wiring.Component):
@@ -25,7 +29,7 @@ class LoopNest(wiring.Component):
         s        the loops count: which level moves, which begin again (from registers)
         s + 1    each level's offset of each operand: kept, moved by its stride, or zero
         s + 2    offsets summed up, half of them in either sum
-        s + 3    addresses
+        s + 3    addresses; further `nest_cycles` only hand them on
 
     Offsets never feed back into each other, so that all additions are short. Addresses are modulo
     two to the power of their width.
@@ -36,6 +40,7 @@ class LoopNest(wiring.Component):
         with `before` and `after`, iterations near the ends are padding.
     operands : their names and widths.
     tag : shape of what is handed on with every iteration of an instruction.
+    cycles : `nest_cycles`.
 
     Members
     -------
@@ -50,7 +55,8 @@ class LoopNest(wiring.Component):
     out_tag : that of its instruction.
     """
 
-    def __init__(self, loops: data.ArrayLayout, operands: dict[str, int], tag):
+    def __init__(self, loops: data.ArrayLayout, operands: dict[str, int], tag, cycles: int):
+        self.cycles = cycles
         self.levels, self._operands = loops.length, operands
         self._padded = "before" in dict(loops.elem_shape)
         super().__init__({
@@ -110,7 +116,10 @@ class LoopNest(wiring.Component):
             middle = len(levels) // 2
             m.d.sync += [half.eq(sum(some[1:], some[0])) for half, some in
                          zip(halves, (offsets[:middle], offsets[middle:]), strict=True)]
-            m.d.sync += self.out[name].eq(halves[0] + halves[1])
+            address = Signal(width, name=f"{name}_address", reset_less=True)
+            m.d.sync += address.eq(halves[0] + halves[1])
+            m.d.comb += self.out[name].eq(
+                delayed(m, address, self.cycles - ADDED, f"{name}_address", reset_less=True))
         flags = {"last": last, "tag": tag,
                  "first": Cat(level.neutral for level in levels).all()}
         self._hand_on(m, flags, [level.pads() for level in levels] if self._padded else [])
@@ -133,7 +142,7 @@ class LoopNest(wiring.Component):
     def _hand_on(self, m: Module, flags: dict[str, Value], pads: list[Value]):
         """Passes an iteration's tag and flags through the stages of its addresses."""
         valid = self.made
-        for number in range(TIMING.nest_cycles):
+        for number in range(self.cycles):
             later = {name: Signal.like(value, name=f"{name}_{number}", reset_less=True)
                      for name, value in flags.items()}
             m.d.sync += [later[name].eq(value) for name, value in flags.items()]
@@ -204,7 +213,7 @@ class Ahead(wiring.Component):
     """Iterations between the loops, which have made them, and what takes them when it can.
 
     The loops may make one (`step`) while fewer than `ahead` were made and not taken. Latency from
-    `i` to `o` 2, one a cycle.
+    `i` to `o` `queue_cycles`, one a cycle.
 
     Members
     -------
@@ -214,15 +223,16 @@ class Ahead(wiring.Component):
     some : iterations are made and not taken.
     """
 
-    def __init__(self, shape):
-        self._shape = shape
+    def __init__(self, shape, timing: CoreTiming):
+        self._shape, self._timing = shape, timing
         super().__init__({"made": In(1), "step": Out(1), "valid": In(1), "i": In(shape),
                           "o": Out(stream.Signature(shape)), "some": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.queue = queue = Queue(self._shape, TIMING.ahead, registered=True)
-        _, some, full = tally(m, "made", TIMING.ahead, self.made, self.o.valid & self.o.ready)
+        m.submodules.queue = queue = Queue(
+            self._shape, self._timing.ahead, self._timing.queue_cycles)
+        _, some, full = tally(m, "made", self._timing.ahead, self.made, self.o.valid & self.o.ready)
         m.d.comb += [self.step.eq(~full), self.some.eq(some),
                      queue.i.valid.eq(self.valid), queue.i.payload.eq(self.i)]
         wiring.connect(m, queue.o, wiring.flipped(self.o))

@@ -58,14 +58,18 @@ def follows(platform, needed: Value) -> Value:
     return Const(1) if isinstance(platform, ECP5) else needed
 
 
+RAM_CYCLES = 2
+"""Cycles from an address to its row: the memory's own register, then an output register."""
+
+
 class Ram(wiring.Component):
     """A memory with one write port and one read port.
 
-    An address in cycle t gives its row in t + 2, every cycle a new one: the memory's own register,
-    then an output register. A row that is written in cycle t is seen by addresses in t + 1 or
-    later; reading it in t gives undefined data. Without `r_en` the data are undefined. Without
-    `r_move` in t + 1 what is shown stays, and the row waits; it comes one cycle after `r_move`,
-    unless the address has changed or the row was written in between.
+    An address in cycle t gives its row in t + `RAM_CYCLES`, every cycle a new one. A row that is
+    written in cycle t is seen by addresses in t + 1 or later; reading it in t gives undefined data.
+    Without `r_en` the data are undefined. Without `r_move` in t + 1 what is shown stays, and the
+    row waits; it comes one cycle after `r_move`, unless the address has changed or the row was
+    written in between.
 
     Parameters
     ----------
@@ -267,10 +271,17 @@ def field_of(word: Value, field: data.Field) -> Value:
     return bits.as_signed() if Shape.cast(field.shape).signed else bits
 
 
-def delayed(m: Module, signal: Signal, cycles: int, name: str) -> Signal:
-    """The signal as it was; registers start at zero."""
-    for number in range(cycles):
-        later = Signal.like(signal, name=f"{name}_{number + 1}", init=None)
-        m.d.sync += later.eq(signal)
-        signal = later
-    return signal
+def trail(m: Module, value, cycles: int, name: str, reset_less: bool = False) -> list:
+    """The value, or view, and what it was in each of so many cycles before; registers start at
+    zero."""
+    values = [value]
+    for number in range(1, cycles + 1):
+        later = Signal(value.shape(), name=f"{name}_{number}", reset_less=reset_less)
+        m.d.sync += later.eq(values[-1])
+        values.append(later)
+    return values
+
+
+def delayed(m: Module, value, cycles: int, name: str, reset_less: bool = False):
+    """The value, or view, as it was so many cycles ago (`trail`)."""
+    return trail(m, value, cycles, name, reset_less)[-1]

@@ -5,7 +5,7 @@ from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from accel.hw.parts import ECP5
+from accel.hw.parts import ECP5, delayed
 
 
 def tally(m: Module, name: str, limit: int, up: Value,
@@ -26,15 +26,15 @@ def tally(m: Module, name: str, limit: int, up: Value,
 class Queue(wiring.Component):
     """Keeps the order and the shape of what passes through it, in distributed RAM.
 
-    Latency 1: what is accepted in cycle t is offered in t + 1; with an output register,
-    `queue_cycles`. One item a cycle, as long as the queue is neither full nor empty; with a pause,
-    one in two cycles. `i.ready` and `o.valid` are registers.
+    What is accepted in cycle t is offered in t + `latency`, from two on from an output register.
+    One item a cycle, as long as the queue is neither full nor empty; with a pause, one in two
+    cycles. `i.ready` and `o.valid` are registers.
 
     Parameters
     ----------
     shape : of the payload.
     depth : items that fit, that in the output register included; a power of two.
-    registered : offer items from a register.
+    latency : cycles through the empty queue; with a pause at least two.
     pause : offer nothing in the cycle after an item has left, but still show it: then what takes
         it, which may come late, does not have to enable a wide register in time.
 
@@ -44,11 +44,12 @@ class Queue(wiring.Component):
     some : there are items inside.
     """
 
-    def __init__(self, shape, depth: int, registered: bool = False, pause: bool = False):
+    def __init__(self, shape, depth: int, latency: int = 1, pause: bool = False):
         if depth < 1 or depth & (depth - 1):
             raise ValueError(f"Depth of a queue must be a power of two, not {depth!r}")
+        assert latency > pause
         self.shape, self.depth = shape, depth
-        self.registered, self.pause = registered or pause, pause
+        self.latency, self.pause = latency, pause
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)),
                           "some": Out(1)})
 
@@ -70,14 +71,15 @@ class Queue(wiring.Component):
         ]
         with m.If(push):
             m.d.sync += tail.eq(tail + 1)
-        if not self.registered:
+        if self.latency == 1:
             m.d.comb += [self.o.valid.eq(some), self.o.payload.eq(r_port.data)]
             with m.If(pop):
                 m.d.sync += head.eq(head + 1)
             return m
 
         move, output = Signal(), Signal(Shape.cast(self.shape).width, reset_less=True)
-        _, stored, _ = tally(m, "stored", self.depth, push, move)
+        _, stored, _ = tally(m, "stored", self.depth,
+                             delayed(m, push, self.latency - 2, "pushed"), move)
         free = ~self.o.valid if self.pause else ~self.o.valid | self.o.ready
         m.d.comb += [move.eq(stored & free), Value.cast(self.o.payload).eq(output)]
         with m.If(free):
@@ -90,6 +92,11 @@ class Queue(wiring.Component):
         return m
 
 
+def relay(shape, cycles: int) -> "Relay | Queue":
+    """A relay of so many cycles, with room for two to the power of them."""
+    return Relay(shape) if cycles == 1 else Queue(shape, 1 << cycles, cycles)
+
+
 class Relay(wiring.Component):
     """Two registers that cut every path between a sender and a receiver. Latency 1, one item a
     cycle; `i.ready`, `o.valid` and the payload are registers.
@@ -97,18 +104,21 @@ class Relay(wiring.Component):
     Members
     -------
     i, o : streams.
+    some : there are items inside.
     """
 
     def __init__(self, shape):
         self.shape = shape
-        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)),
+                          "some": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         width = Shape.cast(self.shape).width
         output, spare = Signal(width, reset_less=True), Signal(width, reset_less=True)
         held = Signal()             # something is in the spare register
-        m.d.comb += [self.i.ready.eq(~held), Value.cast(self.o.payload).eq(output)]
+        m.d.comb += [self.i.ready.eq(~held), self.some.eq(self.o.valid),
+                     Value.cast(self.o.payload).eq(output)]
         with m.If(~held):
             m.d.sync += spare.eq(self.i.payload)
         with m.If(~self.o.valid | self.o.ready):

@@ -15,6 +15,7 @@ from typing import Any
 
 from accel.machine.dram import DRAM, Dram, DramError
 from accel.machine.limits import limited, limits_of
+from accel.machine.timing import TIMING, CoreTiming, TimingError
 from compiler.errors import Error
 from compiler.lazy import cached_property
 
@@ -46,7 +47,7 @@ ELEMENTS = {"operand": ("int8", "uint8", "int16", "uint16", "float16", "bfloat16
             "output": ("int8", "int16", "bfloat16")}
 """The types that these fields may have, the default first."""
 
-LEFT_OUT = {"weight_bits": [8], "weight": "int8", "records": []}
+LEFT_OUT = {"weight_bits": [8], "weight": "int8", "records": [], "timing": {}}
 """Fields with these values are no part of `AccelConfig.geometry`: machines that do not have what
 the field stands for keep their hash."""
 
@@ -168,6 +169,9 @@ class AccelConfig:
         "the memory behind the core in simulations that name no other; not part of the hash", "",
         "nothing in hardware: cycles of simulations", default=DRAM,
         rule="a table of the fields below")
+    timing: CoreTiming = limited(
+        "latencies and depths of the hardware", "", "registers and memory", default=TIMING,
+        rule="a table of the fields below")
 
     def __post_init__(self):
         for field in fields(self):
@@ -204,6 +208,7 @@ class AccelConfig:
                           f"{buffer.entry_bytes} bytes (entry addresses have 16 bits)")
             self._require(field, buffer.size_bytes <= 1 << 24, "at most 16 MiB")
         self._make_memory()
+        self._make_timing()
 
     def _order_weight_bits(self):
         """Puts the numbers in the order of their codes, as a tuple; refuses others."""
@@ -223,6 +228,16 @@ class AccelConfig:
         except DramError as error:
             raise ConfigError(str(error)) from None
         object.__setattr__(self, "memory", memory)
+
+    def _make_timing(self):
+        """Makes a `CoreTiming` of a table; refuses one that this geometry cannot have."""
+        self._require("timing", isinstance(self.timing, CoreTiming | Mapping), "a table")
+        try:
+            timing = CoreTiming.of(self.timing) if isinstance(self.timing, Mapping) else self.timing
+            timing.require_reporters(len(UNITS) + 1)
+        except TimingError as error:
+            raise ConfigError(str(error)) from None
+        object.__setattr__(self, "timing", timing)
 
     def _require(self, field: str, holds: bool, rule: str):
         if not holds:
@@ -309,16 +324,17 @@ class AccelConfig:
 
     def values(self) -> dict[str, Any]:
         """Every field in plain data, of which `AccelConfig` can be made again: lists for tuples, of
-        the memory what does not have its default."""
+        memory and timing what does not have its default."""
         return {key: list(value) if isinstance(value, tuple) else value
-                for key, value in asdict(self).items()} | {"memory": self.memory.options}
+                for key, value in asdict(self).items()} | {
+                    "memory": self.memory.options, "timing": self.timing.options}
 
     def to_toml(self) -> str:
         """The geometry as TOML, which `load` reads back."""
         values = self.values()
-        memory = _lines(values.pop("memory"))
+        tables = {name: _lines(values.pop(name)) for name in ("memory", "timing")}
         return _lines({key: value for key, value in values.items() if value != LEFT_OUT.get(key)}
-                      ) + (f"\n[memory]\n{memory}" if memory else "")
+                      ) + "".join(f"\n[{name}]\n{lines}" for name, lines in tables.items() if lines)
 
 
 def _lines(values: Mapping[str, Any]) -> str:
@@ -326,6 +342,19 @@ def _lines(values: Mapping[str, Any]) -> str:
     texts = {key: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
              for key, value in values.items()}
     return "".join(f"{key} = {text}\n" for key, text in texts.items())
+
+
+def flat(geometry: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a geometry, those of its tables as well: ``timing.beats``."""
+    return {name: value for key, fields in geometry.items() for name, value in (
+        {f"{key}.{inner}": one for inner, one in fields.items()}.items()
+        if isinstance(fields, Mapping) else [(key, fields)])}
+
+
+def known_default(name: str) -> Any:
+    """The value of a field that a geometry leaves out, ``timing.beats`` of its table."""
+    table, _, inner = name.rpartition(".")
+    return getattr(TIMING, inner, "unknown") if table == "timing" else LEFT_OUT.get(name, "unknown")
 
 
 def element_bytes(dtype: str) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 from amaranth.lib import data
 
 from accel.machine import immediates, isa, rules
-from accel.machine.config import LEFT_OUT, AccelConfig, ConfigError
+from accel.machine.config import AccelConfig, ConfigError, flat, known_default
 from accel.machine.declare import Declaration, kinds_of, known_immediates
 from accel.machine.intrinsics import SHIPPED
 from compiler import notebook
@@ -66,9 +66,9 @@ class MachineRecord:
         return ", ".join(differences[:NAMED]) + more or "the instructions differ"
 
     def _differences(self, other: "MachineRecord") -> Iterator[str]:
-        for name in dict.fromkeys([*other.geometry, *self.geometry]):
-            here, there = (geometry.get(name, LEFT_OUT.get(name, "unknown"))
-                           for geometry in (self.geometry, other.geometry))
+        ours, theirs = (flat(one.geometry) for one in (self, other))
+        for name in dict.fromkeys([*theirs, *ours]):
+            here, there = (geometry.get(name, known_default(name)) for geometry in (ours, theirs))
             if here != there:
                 yield f"{name} is {here}, not {there}"
         if not (self.instructions and other.instructions):

@@ -26,7 +26,7 @@ from accel.machine.config import UNITS
 from accel.machine.program import AccelProgram, disassemble
 from accel.machine.origins import Origin
 from accel.proof.batches import Batches
-from compiler.latency_hiding import CAPACITY, TokenPair, Violation, pair_masks
+from compiler.latency_hiding import TokenPair, Violation, pair_masks
 
 LIMIT = 200                     # findings after which a proof stops
 SHOWN, RANGES = 3, 3            # findings in a text, ranges of addresses in a finding
@@ -192,7 +192,8 @@ class Findings:
                 token = pair.signals.index(index)
                 taken = sum(wait <= index for wait in pair.waits)
                 yield "token", (f"number {token} of {source} to {target} is the one it gives; "
-                                f"before it {taken} are taken, and a counter holds {CAPACITY}")
+                                f"before it {taken} are taken, and a counter holds "
+                                f"{self.machine.config.timing.tokens}")
                 after = pair.taken(taken)
                 yield "nearest", (f"{target} {after} is the next to take one: too late"
                                   if after is not None else "nothing takes one after it")

@@ -33,7 +33,8 @@ def ordered(machine: Machine, stream: Stream) -> Stream:
     is_whole = len(working) == len(words)
     batches = (Batches(machine, words, stream.origins, {}) if is_whole else
                Batches(machine, words[working], stream.origins.take(working), {}))
-    waits, signals = token_masks(batches, len(UNITS), batches.measures)
+    waits, signals = token_masks(batches, len(UNITS), batches.measures,
+                                 machine.config.timing.tokens)
     words[working, WAITS], words[working, SIGNALS] = waits, signals
     return stream
 
@@ -70,7 +71,7 @@ def prove(machine: Machine, program: AccelProgram) -> None:
         return Place(position, UNITS[units[position]], "")
 
     violations = violations_of(batches, waits, signals, batches.measures, UNITS, MEMORIES, initial,
-                               place, LIMIT)
+                               place, LIMIT, machine.config.timing.tokens)
     if violations:
         raise IllegalProgram(Findings(program, batches, waits, signals, violations), violations, [
             program.origins.origin(one.later.index).site.layer for one in violations])

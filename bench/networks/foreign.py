@@ -11,7 +11,9 @@ own.
 ``--environments`` is a folder with the environments; ``--install`` makes those that are missing
 there, which takes minutes and gigabytes. A tool without one says so in its row. ``--files`` judges
 files, or folders of such, in place of what tools make: beside each may lie an .npz with its inputs
-(x0, x1, ...) and the tool's outputs (y0, ...). ``--keep`` is a folder for what tools make.
+(x0, x1, ...) and the tool's outputs (y0, ...). ``--keep`` is a folder for what tools make. With
+``--auto`` each row has the seconds of what the target `auto` chooses, by its own prices, as a part
+of those of the host alone.
 The exit status is 1 where a file is not taken, or is more than two steps off without integers.
 """
 
@@ -78,6 +80,7 @@ BENCH.option("--environments", type=Path, metavar="FOLDER",
 BENCH.option("--install", action="store_true", help="make the environments that are missing")
 BENCH.option("--machine16", default=str(SCRIPTS.parents[2] / "examples/machines/int16_deep.py"),
              metavar="M", help="that takes files with activations of 16 bits")
+BENCH.option("--auto", action="store_true", help="also the time of what `auto` chooses")
 BENCH.option("--networks", nargs="+", choices=NETWORKS, default=[], help="these alone")
 BENCH.option("--size", choices=("full", "small"), default="full", help="of the networks")
 BENCH.option("--keep", type=Path, metavar="FOLDER", help="where the files stay")
@@ -88,11 +91,12 @@ def matrix(sheet: Sheet) -> None:
     name, = sheet.machines
     with TemporaryDirectory(prefix="lockstep-foreign-") as folder:
         paths = _given(sheet.files) if sheet.files else _made(sheet, sheet.keep or Path(folder))
-        print(f"{'file':34}{'tool':>8}{'cpu':>7}{'accel':>7}{'products':>10}{'segments':>10}  "
-              "spellings")
+        print(f"{'file':34}{'tool':>8}{'cpu':>7}{'accel':>7}{'products':>10}{'segments':>10}"
+              f"{'auto/cpu' if sheet.auto else '':>10}  spellings")
         verdicts = []
         for path in paths:
-            verdicts.append(judged(path, f"accel:{name}", f"accel:{sheet.machine16}"))
+            verdicts.append(judged(path, f"accel:{name}", f"accel:{sheet.machine16}",
+                                   sheet.auto))
             print(_line(verdicts[-1]), flush=True)
             sheet.row(asdict(verdicts[-1]) | {"percent": verdicts[-1].percent})
             sheet.require(verdicts[-1].is_right)
@@ -106,6 +110,8 @@ def _count(sheet: Sheet, verdicts: Sequence[Verdict]) -> None:
     sheet.figure("foreign_wrong", sum(not one.failed and not one.is_right for one in verdicts))
     sheet.figure("foreign_apart", sum((one.tool or 0) > MOST_STEPS for one in verdicts))
     sheet.figure("foreign_below_90", sum(share < 90 for share in shares))
+    if sheet.auto:
+        sheet.figure("foreign_auto_most", max((one.auto or 0 for one in verdicts), default=0))
 
 
 def _line(one: Verdict) -> str:
@@ -114,7 +120,8 @@ def _line(one: Verdict) -> str:
     steps = "".join("-".rjust(width) if value is None else f"{value:{width}.2f}"
                     for value, width in ((one.tool, 8), (one.cpu, 7), (one.accel, 7)))
     share = "-" if one.percent is None else f"{one.percent:.1f} %"
-    return f"{one.file:34}{steps}{share:>10}{one.segments:>10}  {one.spellings}"
+    auto = "" if one.auto is None else f"{one.auto:.2f}"
+    return f"{one.file:34}{steps}{share:>10}{one.segments:>10}{auto:>10}  {one.spellings}"
 
 
 def _given(paths: Sequence[Path]) -> Iterator[Path]:

@@ -22,6 +22,8 @@ from compiler.graph.graph import Graph, Node
 from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 from runtime import Module, compile as compile_model
+from runtime.driver.costs import Pricing
+from runtime.driver.targets import Targets
 from runtime.exporting.ports import random_inputs
 from runtime.exporting.scales import FROM_QUANTIZED
 
@@ -35,7 +37,8 @@ BITS_16 = re.compile(r"u?int16\b")
 @dataclass(slots=True)
 class Verdict:
     """`spellings` are those of the file; `tool` is the difference between our values on the host
-    and the tool's, `cpu` and `accel` those of our integers and the file without integers.
+    and the tool's, `cpu` and `accel` those of our integers and the file without integers. `auto` is
+    the time of what the target `auto` chooses, by its own prices, as a part of the host's alone.
     """
 
     file: str
@@ -48,6 +51,7 @@ class Verdict:
     products: int = 0
     accel_products: int = 0
     segments: int = 0
+    auto: float | None = None
 
     @property
     def is_right(self) -> bool:
@@ -59,9 +63,9 @@ class Verdict:
         return 100 * self.accel_products / self.products if self.products else None
 
 
-def judged(path: Path, target: str, of_16_bits: str | None = None) -> Verdict:
+def judged(path: Path, target: str, of_16_bits: str | None = None, auto: bool = False) -> Verdict:
     """The verdict about a file; what fails is told there. One whose activations have 16 bits is
-    judged on the target for these, if there is one.
+    judged on the target for these, if there is one. With `auto`, what that chooses is priced.
     """
     verdict = Verdict(path.name, target)
     try:
@@ -69,14 +73,14 @@ def judged(path: Path, target: str, of_16_bits: str | None = None) -> Verdict:
         verdict.spellings = ", ".join(dict.fromkeys(row.spelling for row in spelled))
         if of_16_bits and any(BITS_16.match(row.types) for row in spelled):
             verdict.target = of_16_bits
-        _judge(verdict, path)
+        _judge(verdict, path, auto)
     except Exception as error:  # noqa: BLE001  -- refusals and crashes are results here
         said = str(error).strip().removeprefix(f"{path}: ") or "no message"
         verdict.failed = f"{type(error).__name__}: {said}"
     return verdict
 
 
-def _judge(verdict: Verdict, path: Path) -> None:
+def _judge(verdict: Verdict, path: Path, auto: bool) -> None:
     graph = graph_of(path, _extents(path))
     sample = Sample(path, graph)
     wanted = compile_model(graph, "cpu", integerize=False, cache=False)(sample.inputs)
@@ -91,6 +95,10 @@ def _judge(verdict: Verdict, path: Path) -> None:
     verdict.products = sum(multiplications(graph, node) for node in Quantized(graph).products)
     verdict.accel_products = executed(accelerated)
     verdict.segments = sum(segment.target == ACCEL for segment in accelerated.partition.segments)
+    if auto:
+        chosen = compile_model(graph, f"auto:{verdict.target},cpu", cache=False).auto
+        alone = Pricing(host.graph, Targets([])).division(host.partition)
+        verdict.auto = chosen["seconds"] / alone.seconds if chosen else None
 
 
 def executed(module: Module) -> int:

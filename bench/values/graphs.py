@@ -44,6 +44,7 @@ _LAYERS = ((*((product, follower) for product in PRODUCTS for follower in ("", *
                  and gives(rule.op, "float32") and not rule.moves
                  and name not in (*PRODUCTS, *USUAL)))
 """A rule, and one for what follows it, if any: those that networks have, and others."""
+BYTES = ("int8", "uint8")
 MOST_TRIED = 3              # layers of a kind for one value
 MOST_NODES = 60             # of a graph to which another value is added
 
@@ -194,6 +195,25 @@ def _layers(d: Drawer, x: Value, seen: Seen) -> None:
                 seen.drawn[layer] += 1
                 x = _perhaps_moved(d, made) if d.chance(0.5) else x
                 break
+    if x.dtype in BYTES and d.chance(0.5):
+        _residual(d, x)
+
+
+def _residual(d: Drawer, x: Value) -> None:
+    """A product whose sums meet what another branch has quantized, perhaps bounded."""
+    mark = d.mark()
+    try:
+        product = RULES[d.choice(("Conv", "Conv:pixels") if x.rank == 4 else ("Gemm", "MatMul"))]
+        sums = product.drawn(d, dequantized(d, x))
+        kept = [one for one in d.values if one.scale is not None and one.dtype in BYTES
+                and one.shape == sums.shape]
+        branch = d.choice(kept) if kept and d.chance(0.6) else quantized(
+            d, d.input(d.normal(*sums.shape)), d.choice(BYTES))
+        pair = [sums, dequantized(d, branch)]
+        met = d.emit("Add", *(pair if d.chance(0.5) else pair[::-1]))
+        quantized(d, d.emit("Relu", met) if d.chance(0.4) else met, d.choice(BYTES))
+    except Unfit:
+        d.back_to(mark)
 
 
 def _perhaps_moved(d: Drawer, x: Value) -> Value:

@@ -201,13 +201,17 @@ def _compare(found: Mapping[str, Mapping[str, Array]], ways: Sequence[Way], mode
 
 
 def exact_outputs(graph: Graph) -> list[str]:
-    """Outputs that the graph computes without rounding floats."""
-    rounded: set[str] = set()
+    """Outputs that the graph computes without rounding floats. Floats that are constants by now may
+    have been rounded when they were computed, which a target may do in another form.
+    """
+    constants = {name for name in graph.constants if is_float(graph.values[name].dtype)}
+    rounded = constants & {*graph.outputs}
     for node in graph.nodes:
         output, record = node.outputs[0], find(node.op)
         moves = record.kind is Kind.INJECTIVE or record.picks
         rounds = is_float(graph.values[output].dtype) and node.op != "dequantize" and not moves
         rounds = rounds or node.op in ("quantizelinear",)
-        if rounds or any(name in rounded for name in node.inputs):
+        taken = rounded | constants if moves else rounded
+        if rounds or any(name in taken for name in node.inputs):
             rounded.add(output)
     return [name for name in graph.outputs if name not in rounded]

@@ -209,6 +209,8 @@ def _normalized(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run
         power = {one.name: one.i for one in node.attribute}.get("p", 2)
         size = np.abs(rows).sum(axes, keepdims=True) if power == 1 else np.sqrt(
             (rows**2).sum(axes, keepdims=True))
+        if not size.all():                      # a row of zeros has no norm
+            return Interval.unknown(middle)
         part = (rows / size) if power == 2 else np.ones_like(rows)
         more = np.abs(rows / size) * (np.abs(part) * far).sum(axes, keepdims=True)
         total = (far + more) / size

@@ -35,6 +35,7 @@ def source(d: Drawer, dtype: str, ranks: Sequence[int], made: str = "") -> Value
     match d.below(8):
         case 0 | 1 | 2 | 3: x = _layer(d, x)
         case 4 if 3 in ranks: return _branches(d, d.input(_numbers(d, d.choice(IMAGES))), dtype)
+        case 5: x = _residual(d, x)
     if dtype != "float32":
         return quantized(d, x, dtype)
     return dequantized(d, quantized(d, x)) if d.chance(0.5) else x
@@ -62,6 +63,23 @@ def _branches(d: Drawer, x: Value, dtype: str) -> Value:
             turned = d.emit("Transpose", dequantized(d, joined), perm=[0, 2, 1])
             joined = quantized(d, turned, like=joined)
     return dequantized(d, joined) if dtype == "float32" else joined
+
+
+def _residual(d: Drawer, x: Value) -> Value:
+    """A product, plus what another branch has quantized, perhaps bounded."""
+    mark = d.mark()
+    try:
+        product = RULES[d.choice(("Conv", "Conv:pixels") if x.rank == 4 else ("Gemm", "MatMul"))]
+        made = product.drawn(d, dequantized(d, quantized(d, x)))
+        kept = [one for one in d.values if one.scale is not None and one.shape == made.shape]
+        branch = d.choice(kept) if kept and d.chance(0.5) else quantized(
+            d, d.input(_numbers(d, made.shape)))
+        pair = [made, dequantized(d, branch)]
+        met = d.emit("Add", *(pair if d.chance(0.5) else pair[::-1]))
+        return d.emit("Relu", met) if d.chance(0.4) else met
+    except Unfit:
+        d.back_to(mark)
+        return x
 
 
 def _float(d: Drawer, ranks: Sequence[int]) -> Value:

@@ -49,6 +49,9 @@ WEIGHTED = frozenset(("Resize", "GridSample"))
 """Operators whose weights are rounded, too, so that 1 - w may lose all of w."""
 
 PRODUCTS = frozenset("Conv ConvTranspose Gemm MatMul Einsum ReduceProd CumProd".split())
+RECURRENT = frozenset("RNN GRU LSTM".split())
+"""Operators whose gates are functions of sums, of which much may cancel."""
+
 OF_ONE = frozenset((
     "Softplus Mish Gelu Elu Selu Celu Asinh Acosh Atanh Acos Asin Sinh Tanh Erf Sin Cos Tan Swish "
     "HardSwish LogSoftmax ReduceLogSumExp").split())
@@ -107,8 +110,15 @@ def _rounded(node: onnx.NodeProto, made: Interval, inputs: Intervals, run: Run) 
     sure = np.where(np.isfinite(made.middle), np.abs(made.middle.astype(np.float64)), 0)
     if node.op_type in WEIGHTED and sizes[0] is not None and finite:
         return made.rounded(4 * sizes[0].max())
-    if node.op_type in NORMALIZATIONS and finite:
-        return made.rounded(cancelled(node, inputs) + np.abs(made.middle).max(initial=0))
+    if node.op_type in NORMALIZATIONS:
+        with np.errstate(invalid="ignore"):
+            lost = cancelled(node, inputs)      # nan where a row has one, as the result is
+        return made.rounded(np.where(np.isnan(lost), 0, lost) + sure.max(initial=0))
+    if node.op_type in RECURRENT and finite:
+        data, *weights = (one for one in sizes[:4] if one is not None)
+        sums = data.max(initial=0) * weights[0].sum(-1).max() + sum(
+            one.sum(-1).max() for one in weights[1:])
+        return made.rounded(4 * (1 + sums) * max(1, sure.max(initial=0)))
     if node.op_type in OF_ONE:
         return made.rounded(np.maximum(sure * 4, 4))
     rows = node.op_type not in RISING | ELEMENTWISE | {"Softmax", "LogSoftmax", "Div"}

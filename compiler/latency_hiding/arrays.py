@@ -156,7 +156,7 @@ def built(sources: Mapping[str, str]) -> ctypes.CDLL:
             ("insertion_take", None, (pointer, pointer)),
             ("insertion_collect", None, (pointer, pointer, pointer)),
             ("insertion_free", None, (pointer,)),
-            ("proof_new", pointer, (number, number, pointer, pointer, long)),
+            ("proof_new", pointer, (number, number, pointer, pointer, long, long)),
             ("proof_holds", None, (pointer, number, long, long)),
             ("proof_take", number, (pointer, pointer, pointer, pointer)),
             ("proof_end", None, (pointer,)), ("proof_count", long, (pointer,)),

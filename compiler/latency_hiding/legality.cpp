@@ -13,7 +13,6 @@ using namespace lockstep;
 namespace {
 
 constexpr int32_t NEVER = 0, INITIAL = 1, FIRST = 2;    // marks; event i marks with FIRST + i
-constexpr size_t FULL = 255;
 
 enum Kind { EMPTY, FULL_COUNTER, LEFT, UNORDERED, UNWRITTEN };
 
@@ -30,8 +29,9 @@ using Clock = std::vector<int32_t>;
 
 class Proof {
 public:
-    Proof(int units, int memories, const int64_t *granule, const int64_t *stop, int64_t limit)
-        : units_(units), limit_(limit), granule_(granule, granule + memories), size_(memories),
+    Proof(int units, int memories, const int64_t *granule, const int64_t *stop, int64_t limit,
+          int64_t capacity)
+        : units_(units), limit_(limit), capacity_(capacity), granule_(granule, granule + memories), size_(memories),
           written_(memories), read_(memories * units), clock_(units, Clock(units, INITIAL)),
           counters_(units * units) {
         for (int memory = 0; memory < memories; memory++)
@@ -119,7 +119,7 @@ private:
         for (int target = 0; target < units_; target++) {
             if (!(mask >> target & 1)) continue;
             int pair = unit * units_ + target;
-            if (counters_[pair].size() >= FULL) {
+            if (int64_t(counters_[pair].size()) >= capacity_) {
                 Violation &one = found(FULL_COUNTER, position_);
                 one.source = unit, one.target = target;
             }
@@ -244,7 +244,7 @@ private:
     }
 
     int units_;
-    int64_t limit_, position_ = 0;      // limit: negative for none
+    int64_t limit_, capacity_, position_ = 0;      // limit: negative for none
     std::vector<int64_t> granule_, size_;
     std::vector<std::vector<int32_t>> written_, read_;      // marks, by memory; by memory and unit
     std::vector<Clock> clock_;      // by unit: the last event of every unit known to have finished
@@ -259,8 +259,8 @@ private:
 extern "C" {
 
 Proof *proof_new(int units, int memories, const int64_t *granule, const int64_t *stop,
-                 int64_t limit) {
-    return new Proof(units, memories, granule, stop, limit);
+                 int64_t limit, int64_t capacity) {
+    return new Proof(units, memories, granule, stop, limit, capacity);
 }
 void proof_holds(Proof *self, int memory, int64_t start, int64_t stop) {
     self->holds(memory, start, stop);

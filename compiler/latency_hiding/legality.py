@@ -22,6 +22,7 @@ import numpy as np
 
 from .arrays import MOST_UNITS, Batch, Measures, batch_of, library, measure
 from .events import Event, Tokens
+from .tokens import CAPACITY
 
 Ranges = tuple[tuple[int, int], ...]
 """Half-open ranges of addresses, ascending, with gaps between them."""
@@ -112,9 +113,10 @@ def check(events: Sequence[Event], tokens: Sequence[Tokens],
 def violations_of(batches: Iterable[Batch], waits: np.ndarray, signals: np.ndarray,
                   measures: Measures, units: Sequence[str], memories: Sequence[str],
                   initial: Mapping[str, Sequence[tuple[int, int]]], place: Callable[[int], Place],
-                  limit: int | None = None) -> list[Violation]:
+                  limit: int | None = None, capacity: int = CAPACITY) -> list[Violation]:
     """As `check`, of a stream in batches. `waits` and `signals` are masks of units (uint32, one for
     each event), `units` and `memories` the names behind the numbers; `place` describes an event.
+    A counter holds `capacity` tokens.
     """
     if len(units) > MOST_UNITS:
         raise ValueError(f"Units of a stream must be at most {MOST_UNITS}, not {len(units)}")
@@ -125,7 +127,7 @@ def violations_of(batches: Iterable[Batch], waits: np.ndarray, signals: np.ndarr
         at = memories.index(memory)
         granule[at] = np.gcd.reduce([granule[at], *(end for span in spans for end in span)])
     proof = scans.proof_new(len(units), len(memories), granule.ctypes.data,
-                            measures.stop.ctypes.data, -1 if limit is None else limit)
+                            measures.stop.ctypes.data, -1 if limit is None else limit, capacity)
     try:
         for memory, spans in known.items():
             for start, stop in spans:

@@ -279,7 +279,7 @@ class SdramController(wiring.Component):
 
     def _read_data(self, m: Module) -> None:
         """Collects columns as they come into beats for the port, which has room for them."""
-        m.submodules.kept = kept = Queue(8 * self._bus_bytes + 1, KEPT_BEATS, registered=True)
+        m.submodules.kept = kept = Queue(8 * self._bus_bytes + 1, KEPT_BEATS, TIMING.queue_cycles)
         rdata = self.mem.rdata
         age = _age(self.timing, self._burst)
         coming, wrong = Signal(age), Signal(age)        # beats, by their age

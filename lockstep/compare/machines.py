@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from accel.machine.config import LEFT_OUT
+from accel.machine.config import LEFT_OUT, flat, known_default
 from accel.machine.intrinsics import Declaration
 from accel.machine.machine import Machine
 from compiler.tensorize import Intrinsic
@@ -58,10 +58,13 @@ def compare(first: Machine, second: Machine) -> MachineDifference:
 
 
 def _geometry(first: Machine, second: Machine) -> Iterator[tuple[str, Pair]]:
-    here, there = (LEFT_OUT | machine.config.geometry() | {
+    here, there = (flat(LEFT_OUT | machine.config.geometry()) | {
         "clock_mhz": machine.config.clock_mhz, "memory": machine.config.memory.options}
         for machine in (first, second))
-    yield from ((name, (here[name], there[name])) for name in here if here[name] != there[name])
+    for name in dict.fromkeys([*here, *there]):
+        pair = tuple(one.get(name, known_default(name)) for one in (here, there))
+        if pair[0] != pair[1]:
+            yield name, pair
 
 
 def _memory(first: Machine, second: Machine) -> dict[str, tuple[int, int]]:

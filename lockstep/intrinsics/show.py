@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from accel.datapath.plan import OPERAND_CYCLES, plan
+from accel.datapath.plan import SELECT_CYCLES, plan
 from accel.machine.loading import load_machine
 from accel.machine.machine import FINISH, Machine
 from accel.machine.program import disassemble
@@ -29,7 +29,7 @@ def show(name: str, machine_name: str, report: Path | None, verilog: Path | None
         raise RequestError(f"NAME must be an instruction of {machine.config.name}: "
                            f"{', '.join(machine.opcodes)}, not {name!r}")
     found = next(one for one in facts(machine) if one.name == name)
-    if verilog and found.unit not in OPERAND_CYCLES:
+    if verilog and found.unit not in SELECT_CYCLES:
         raise RequestError(f"--verilog must be left out for {name}: {found.unit} has no datapath")
     figures = _figures(machine, found)
     if report:
@@ -48,7 +48,7 @@ def _figures(machine: Machine, found: Facts) -> dict[str, Any]:
                "flags": list(found.flags),
                "examples": [{"text": disassemble(one), "word": hexadecimal(machine, one)}
                             for one in examples]}
-    if found.unit not in OPERAND_CYCLES:
+    if found.unit not in SELECT_CYCLES:
         return figures
     datapath, added = plan(machine, found.unit), added_by(machine, found.name)
     return figures | {"datapath": {

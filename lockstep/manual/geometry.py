@@ -11,6 +11,7 @@ from accel.machine.config import MACHINE, AccelConfig, ConfigError, preset
 from accel.machine.dram import Dram
 from accel.machine.limits import FieldLimits, limits_of
 from accel.machine.machine import Machine
+from accel.machine.timing import CoreTiming
 
 WIDTH = 120
 
@@ -18,7 +19,8 @@ SECTIONS = {
     "The array": ("batch", "block_in", "block_out", "dsp_multipliers"),
     "Buffers": ("inp_bytes", "wgt_bytes", "res_bytes", "par_bytes", "acc_bytes", "out_bytes",
                 "tab_bytes", "weight_bits"),
-    "Around the array": ("bus_bytes", "queue_depth", "vector_beats", "stage_depth"),
+    "Around the array": ("bus_bytes", "queue_depth", "vector_beats", "stage_depth",
+                         "timing"),
     "For reports and simulations": ("name", "clock_mhz", "memory"),
     "What follows from the instructions": ("operand", "weight", "accumulator", "output", "records"),
 }
@@ -30,11 +32,16 @@ HEAD = (
     "rule is refused in one line, which names the field, the rule and the value. "
     "[The machine](machine.md) says what hardware makes of the fields, [Which machine?](explore.md)"
     " varies them for networks.",
-    "This page is written from the declarations in `accel/machine/config.py` and "
-    "`accel/machine/dram.py` (`pytest tests/lockstep/test_geometry_page.py --update-golden`).")
+    "This page is written from the declarations in `accel/machine/config.py`, "
+    "`accel/machine/dram.py` and `accel/machine/timing.py` (`pytest "
+    "tests/lockstep/test_geometry_page.py --update-golden`).")
 MEMORY = (
     "The table `[memory]`. What is left out has its default. Cycles are those of simulations; "
     "[Memory port](machine.md#memory-port) says what the model does.")
+TIMING = (
+    "The table `[timing]`. What is left out has its default. Hardware and cycle simulator are "
+    "built from these numbers: `--vary timing.ahead=8,32` of `lockstep explore` tries some, "
+    "[the machine](machine.md#time) has those that follow.")
 DOUBLED = (
     f"Estimates for an ECP5 ([what they are](estimates.md)) of {MACHINE}, and of the same machine "
     "with one field doubled. Multipliers and block RAMs are counted, the other figures come from "
@@ -53,6 +60,8 @@ def _lines() -> Iterator[str]:
         yield from (f"## {title}", "", *_items(declared[name] for name in names), "")
     yield from ("## The memory behind the core", "", *_paragraphs([MEMORY]),
                 *_items(fields(Dram)), "")
+    yield from ("## The times of the hardware", "", *_paragraphs([TIMING]),
+                *_items(fields(CoreTiming)), "")
     yield from ("## What doubling a field costs", "", *_paragraphs([DOUBLED]), *_doubled())
 
 
@@ -85,7 +94,7 @@ def _rules(field: Field[Any], limits: FieldLimits) -> Iterator[str]:
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, Dram):
+    if isinstance(value, Dram | CoreTiming):
         return "that of an empty table"
     if isinstance(value, bool):
         return str(value).lower()

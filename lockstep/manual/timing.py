@@ -2,19 +2,24 @@
 
 from dataclasses import dataclass
 
-from accel.datapath.plan import OPERAND_CYCLES, plan
+from accel.datapath.plan import SELECT_CYCLES, plan
 from accel.machine.machine import Machine
-from accel.machine.timing import TIMING
+from accel.machine.timing import CoreTiming
 from compiler.tensorize import Intrinsic
 
-ISSUE = {"gemm": TIMING.address_cycles, "vector": TIMING.issue_cycles}
-"""Cycles from taking an instruction to the issue of its first iteration."""
 
-MOVES = {
-    "load": (TIMING.load_cycles, "its first request to the memory", "requests, "
-             "bursts and data of the memory, and an earlier load whose data come first"),
-    "store": (TIMING.store_cycles, "the address of its first chunk", "room for "
-              "requests, and the memory's acknowledgements before it retires")}
+def _issue(timing: CoreTiming, unit: str) -> int:
+    """Cycles from taking an instruction to the issue of its first iteration."""
+    return {"gemm": timing.address_cycles, "vector": timing.issue_cycles}[unit]
+
+
+def _moves(timing: CoreTiming, unit: str) -> tuple[int, str, str]:
+    """Cycles from taking an instruction to what it begins with, that, and what it waits for."""
+    return {
+        "load": (timing.load_cycles, "its first request to the memory", "requests, "
+                 "bursts and data of the memory, and an earlier load whose data come first"),
+        "store": (timing.store_cycles, "the address of its first chunk", "room for "
+                  "requests, and the memory's acknowledgements before it retires")}[unit]
 
 
 @dataclass(frozen=True)
@@ -48,15 +53,15 @@ class UnitTiming:
 
 def timing_of(machine: Machine, form: Intrinsic) -> UnitTiming:
     """The time of an instruction. Raises PlanError for a body that no datapath can have."""
-    unit = form.unit
-    if unit not in OPERAND_CYCLES:
-        first, begins, waits = MOVES[unit]
+    unit, timing = form.unit, machine.config.timing
+    if unit not in SELECT_CYCLES:
+        first, begins, waits = _moves(timing, unit)
         return UnitTiming(first, begins, 1, 0, 0, 0, (waits,))
     datapath = plan(machine, unit)
     places = [set(operand.scopes) - {"imm"} for operand in form.operands
               if operand.name in ("a", "b")]
     meet = unit == "vector" and len(places) == 2 and places[0] & places[1]
-    return UnitTiming(ISSUE[unit], "the issue of its first iteration", datapath.interval,
+    return UnitTiming(_issue(timing, unit), "the issue of its first iteration", datapath.interval,
                   2 * datapath.interval if meet else 0, datapath.latency, datapath.write_cycles,
                   tuple(_waits(form)))
 

@@ -1,4 +1,8 @@
-"""The device `opencl`: kernels through pyopencl, on a GPU or, by PoCL, on the processor."""
+"""The device `opencl`: kernels through pyopencl, on a GPU or, without one, on the processor.
+
+There PoCL runs them, whose compiler knows the processors of its time; on younger ones Oclgrind
+does, which interprets them: slowly, but anywhere.
+"""
 
 import warnings
 from bisect import bisect_right
@@ -15,8 +19,12 @@ from runtime.devices.device import DeviceMissing
 ALIGNMENT = 256
 
 
+INTERPRETER = "Oclgrind"
+
+
 class OpenClDevice:
-    """The first device of the first platform, or those whose names hold `platform`.
+    """The first device that compiles kernels, of all platforms or of those whose names hold
+    `platform`. An interpreter comes last.
 
     Raises DeviceMissing when pyopencl or a platform is missing. See
     `runtime.devices.device.KernelDevice`.
@@ -135,10 +143,25 @@ def _device(cl: Any, platform: str) -> Any:
         platforms = cl.get_platforms()
     except cl.Error:                                # without a platform the loader raises
         platforms = []
-    chosen = [candidate for candidate in platforms if platform in candidate.name]
-    devices = [device for candidate in chosen for device in candidate.get_devices()]
-    if not devices:
+    chosen = sorted((candidate for candidate in platforms if platform in candidate.name),
+                    key=lambda candidate: candidate.name == INTERPRETER)
+    if not chosen:
         known = ", ".join(candidate.name for candidate in platforms) or "none"
         raise DeviceMissing(f"An OpenCL device of a platform named {platform!r} must be "
                             f"installed; platforms here: {known}")
-    return devices[0]
+    for device in (device for candidate in chosen for device in candidate.get_devices()):
+        if _compiles(cl, device):
+            return device
+    raise DeviceMissing(f"A device of OpenCL must compile kernels, and no one here does for this "
+                        f"processor ({', '.join(candidate.version for candidate in chosen)}): "
+                        f"install the extra 'gpu', which brings the interpreter {INTERPRETER}")
+
+
+def _compiles(cl: Any, device: Any) -> bool:
+    """Try the smallest kernel: PoCL 3 offers a device and then refuses every kernel where its LLVM
+    (14) takes the processor for a generic one."""
+    try:
+        cl.Program(cl.Context([device]), "kernel void nothing() {}").build()
+    except cl.Error:
+        return False
+    return True

@@ -44,6 +44,10 @@ IN_FLOAT = ("nothing runs on the accelerator: it computes int8, and no layer of 
 NEARLY = ("nothing runs on the accelerator: it computes int8, and no layer of the network stands "
           "between quantizations, DequantizeLinear -> layer -> QuantizeLinear; nearest is ")
 
+COMPUTED_SCALES = ("nothing runs on the accelerator: the network computes the scales by which it "
+                   "quantizes, and its products are in float; give the float network that it was "
+                   "made of")
+
 
 def is_about_float(note: str) -> bool:
     """True if a note of a graph says that nothing runs on the accelerator, and why."""
@@ -174,9 +178,15 @@ def _advice(graph: Graph) -> str:
     """
     notes = [note for note in map(Note.of, graph.notes) if note and find(note.op).contracts]
     if not notes or all(find(node.op).numbers is not Numbers.CONVERSION for node in graph.nodes):
-        return IN_FLOAT
+        return COMPUTED_SCALES if _computes_bytes(graph) else IN_FLOAT
     nearest = min(notes, key=lambda note: note.reason.count(" missing "))
     return f"{NEARLY}{nearest.node} ({nearest.op}): {nearest.reason}"
+
+
+def _computes_bytes(graph: Graph) -> bool:
+    """True if operators read quantized numbers that others compute."""
+    return any(graph.values[value].dtype in ("int8", "uint8", "int16", "uint16")
+               for node in graph.nodes for value in node.outputs if value not in graph.outputs)
 
 
 def _is_float(graph: Graph) -> bool:

@@ -5,8 +5,8 @@
 ``wgt=half,same,double``
     a buffer by its name, with sizes relative to the machine's own (`RELATIVE`); any number may be
     relative,
-``memory.latency=16,64``
-    a field of the table ``[memory]``,
+``memory.latency=16,64``, ``timing.ahead=8,16``
+    a field of the table ``[memory]``, or of ``[timing]``, the hardware's latencies and depths,
 ``machine=pynq-1x16x16,int16.py``
     whole machines, whose other fields are then varied: so instructions and data types vary,
 ``effort=0,1,2``
@@ -21,6 +21,7 @@ from typing import Any
 
 from accel.machine.config import BUFFERS, TYPES, AccelConfig
 from accel.machine.dram import Dram
+from accel.machine.timing import CoreTiming
 from accel.mapping.plans.search import EFFORTS
 from compiler.errors import RequestError
 
@@ -38,7 +39,9 @@ _FOLLOWING = ("name", "records", *dict.fromkeys(TYPES.values()))
 """Fields that follow from the declared instructions, or mean nothing to hardware."""
 
 _SUFFIXES = {"k": 1 << 10, "m": 1 << 20}
-_MEMORY = "memory."
+_TABLES = {"memory": Dram, "timing": CoreTiming}
+"""The fields of a machine that are tables of fields: ``memory.latency``."""
+
 _WORDS = {"none": None, "true": True, "false": False}
 
 
@@ -87,12 +90,14 @@ def axes_of_file(path: Path) -> list[VariedAxis]:
 
 
 def _flat(rows: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Fields with their values; ``memory`` may be a table of its own."""
-    inner = rows.get("memory", {})
-    if not isinstance(inner, dict):
-        raise AxisError("memory must be a table of fields, each with a list of values")
-    return [(name, values) for name, values in rows.items() if name != "memory"] + [
-        (f"{_MEMORY}{name}", values) for name, values in inner.items()]
+    """Fields with their values; those of ``memory`` and ``timing`` may be a table of their own."""
+    flat = [(name, values) for name, values in rows.items() if name not in _TABLES]
+    for table in _TABLES:
+        inner = rows.get(table, {})
+        if not isinstance(inner, dict):
+            raise AxisError(f"{table} must be a table of fields, each with a list of values")
+        flat += [(f"{table}.{name}", values) for name, values in inner.items()]
+    return flat
 
 
 def _texts(path: Path, name: str, values: Any) -> list[str]:
@@ -117,7 +122,9 @@ def _checked(name: str, values: list[str]) -> VariedAxis:
 def _field(name: str) -> str:
     """The field that a name means; buffers are named by their size."""
     known = [field.name for field in fields(AccelConfig) if field.name not in _FOLLOWING
-             and field.name != "memory"] + [f"{_MEMORY}{field.name}" for field in fields(Dram)]
+             and field.name not in _TABLES] + [
+                 f"{name}.{field.name}" for name, table in _TABLES.items()
+                 for field in fields(table)]
     field = f"{name}_bytes" if name in BUFFERS else name
     if name in _FOLLOWING:
         raise AxisError(f"{name} cannot be varied alone: it follows from the declared "
@@ -132,13 +139,14 @@ def changed_config(config: AccelConfig, values: Mapping[str, str]) -> AccelConfi
     """The configuration with these fields changed. Raises ConfigError for what cannot be built, and
     AxisError for a relative value that is no whole number.
     """
-    own = {name: _value(name, text, getattr(config, name)) for name, text in values.items()
-           if not name.startswith(_MEMORY)}
-    memory = {name.removeprefix(_MEMORY): _value(
-        name, text, getattr(config.memory, name.removeprefix(_MEMORY)))
-        for name, text in values.items() if name.startswith(_MEMORY)}
-    if memory:
-        own["memory"] = {**config.memory.options, **memory}
+    own: dict[str, Any] = {}
+    for name, text in values.items():
+        table, _, field = name.rpartition(".")
+        value = _value(name, text, getattr(getattr(config, table) if table else config, field))
+        if table:
+            own[table] = {**own.get(table, getattr(config, table).options), field: value}
+        else:
+            own[name] = value
     return replace(config, **own)
 
 
@@ -152,7 +160,7 @@ def _value(name: str, text: str, base: Any) -> Any:
         parts = text.split("+")
         if all(part.isdecimal() for part in parts):
             return tuple(map(int, parts))
-    elif text in _WORDS and name.startswith(_MEMORY):
+    elif text in _WORDS and name.startswith("memory."):
         return _WORDS[text]
     elif text[:-1].isdecimal() and text[-1].lower() in _SUFFIXES:
         return int(text[:-1]) * _SUFFIXES[text[-1].lower()]

@@ -1,7 +1,7 @@
 """Points: machines made from a base by changed fields and added instructions, as a space."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import log2
 from typing import Any
 
@@ -188,10 +188,10 @@ class MachineSpace:
     def geometry(self, point: ExploredPoint) -> dict[str, Any]:
         """All fields of the machine in plain data, but its name."""
         values = point.machine.config.values()
-        memory = {f"memory.{name}": value
-                  for name, value in vars(point.machine.config.memory).items()}
+        tables = {f"{table}.{name}": value for table in ("memory", "timing") for name, value in
+                  asdict(getattr(point.machine.config, table)).items()}
         return {name: value for name, value in values.items()
-                if name not in ("name", "memory")} | memory
+                if name not in ("name", "memory", "timing")} | tables
 
     def differences(self, point: ExploredPoint) -> dict[str, list[Any]]:
         """Fields in which the point differs from the base, each with both values; names of
@@ -211,7 +211,7 @@ class MachineSpace:
 
 def _field_of(machine: Machine, name: str) -> Any:
     owner, _, inner = name.rpartition(".")
-    return getattr(machine.config.memory if owner else machine.config, inner)
+    return getattr(getattr(machine.config, owner) if owner else machine.config, inner)
 
 
 def _coordinate(value: Any) -> float:

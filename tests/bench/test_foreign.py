@@ -60,6 +60,12 @@ def test_a_verdict_has_steps_products_and_segments(saved) -> None:
     assert verdict.tool == pytest.approx(np.abs(exact - y).max() / 0.1, abs=0.01)
 
 
+def test_what_auto_chooses_is_priced_beside_the_host_alone(saved) -> None:
+    path = saved(NET)
+    assert judged(path, "accel:tiny-1x4x4").auto is None
+    assert (judged(path, "accel:tiny-1x4x4", auto=True).auto or 0) > 0
+
+
 def test_products_count_where_both_factors_are_quantized(saved) -> None:
     """Behind a relu and a transpose they still are; behind Erf without quantization no more."""
     graph = graph_of(saved(MOVED))
@@ -75,9 +81,10 @@ def test_what_fails_is_told(saved) -> None:
 
 
 def test_the_command_says_which_tools_are_absent(saved, tmp_path, capsys) -> None:
-    assert BENCH.main(["--files", str(saved(NET)), "--machine", "tiny-1x4x4"]) == 0
+    assert BENCH.main(["--files", str(saved(NET)), "--machine", "tiny-1x4x4", "--auto"]) == 0
     said = capsys.readouterr().out
     assert "net.onnx" in said and "100.0 %" in said and "foreign_refused 0" in said
+    assert "auto/cpu" in said and "foreign_auto_most" in said
     assert BENCH.main(["--environments", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert all(f"{tool}: absent" in said for tool in TOOLS)

@@ -17,13 +17,13 @@ from bench.values.bounds import bounded
 from bench.values.draw import Trial
 from bench.values.graphs import Seen, Steering, drawn, legal_pairs, trials
 from bench.values.intervals import Interval
-from bench.values.judge import beyond, judged, telling
+from bench.values.judge import beyond, exact_outputs, judged, telling
 from bench.values.reached import NOT_MADE, in_graphs, wanted
 from bench.values.reference import computed, evaluated
 from bench.values.rules import NOT_DRAWN, RULES
 from bench.values.shrink import Case, shrunk
 from bench.values.spread import spread
-from bench.values.ways import GRAPH, WAYS, Way
+from bench.values.ways import GRAPH, WAYS, Way, optimized
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.frontend.onnx.nodes.registry import OPERATORS
 from compiler.ops.registry import OPERATORS as OPERATORS_OF_GRAPHS
@@ -77,6 +77,12 @@ def test_quantized_values_are_read_by_layers():
     assert {dtype for *_, dtype in seen.layers.drawn} == {"int8", "uint8", "int16", "uint16"}
 
 
+def test_sums_of_products_meet_residuals():
+    """Three graphs have both; forty had neither as long as chance alone drew them."""
+    seen = in_graphs(islice(trials(7, ("int8", "uint8")), 3))
+    assert {"qconv2d_add", "qdense_add"} <= seen
+
+
 def test_places_of_the_greatest_count_all_elements():
     """ONNX's reference leaves out the channels before."""
     x = np.random.default_rng(4).integers(0, 9, (2, 3, 5, 4)).astype(np.float32)
@@ -127,6 +133,22 @@ def test_a_lost_128_and_a_wrong_channel_are_beyond_them(change, said):
     case = graph()
     finding, *_ = judged(0, case.model, case.inputs, [spoiled(change)]).findings
     assert finding.kind == "wrong" and said in finding.text
+
+
+FOLDED = """<ir_version: 11, opset_import: ["" : 21]>
+folded (int8[1, 2] x) => (float[1, 2] y, int8[1, 2] q, float[2, 2] z, float[1, 2] w)
+<float[1, 2] c = {0.1, 0.2}, float s = {0.5}, int8 o = {1}> {
+    y = Div(c, s)
+    q = QuantizeLinear(y, s, o)
+    w = DequantizeLinear(x, s, o)
+    z = Concat<axis = 0>(w, y)
+}"""
+
+
+def test_floats_that_are_constants_are_not_compared_to_the_bit():
+    """A target may have computed them in another form: a product in integers, say."""
+    model = parser.parse_model(FOLDED)
+    assert exact_outputs(optimized(model.SerializeToString(), True)) == ["q", "w"]
 
 
 def test_tracebacks_and_refusals_are_told_apart():

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,8 +14,8 @@ from compiler.te import Buffer
 from runtime.devices.cuda import CudaDevice
 from runtime.devices.device import DeviceMissing
 from runtime.devices.emulated import EmulatedDevice
+from runtime.devices.opencl import OpenClDevice, _device
 from tests.support.kernels import compute
-from runtime.devices.opencl import OpenClDevice
 
 X, T = (Buffer(name, (256,), "float32") for name in "xt")
 Y = Buffer("y", (4, 64), "float32")
@@ -204,6 +205,44 @@ def test_an_unknown_platform() -> None:
     with pytest.raises(DeviceMissing, match="^An OpenCL device of a platform named 'no such' must "
                                             "be installed; platforms here: "):
         OpenClDevice("no such")
+
+
+@pytest.mark.parametrize(("broken", "chosen"), [
+    ((), "GPU"), (("GPU",), "pthread"), (("GPU", "pthread"), "simulator")])
+def test_the_interpreter_comes_last(broken: tuple[str, ...], chosen: str) -> None:
+    """PoCL offers a device on processors that its compiler does not know."""
+    device = _device.__wrapped__(_loader(broken), "")
+    assert device.name == chosen
+
+
+def test_no_device_that_compiles_is_told() -> None:
+    with pytest.raises(DeviceMissing, match=r"^A device of OpenCL must compile kernels, and no one "
+                                            r"here does for this processor \(PoCL 3\.0\): "):
+        _device.__wrapped__(_loader(("pthread",)), "Portable")
+
+
+def _loader(broken: tuple[str, ...]) -> SimpleNamespace:
+    """pyopencl with three platforms, on which the devices `broken` refuse kernels."""
+    class Error(Exception):
+        pass
+
+    class Program:
+        def __init__(self, context, text: str):
+            self._devices = context
+
+        def build(self) -> None:
+            if self._devices[0].name in broken:
+                raise Error
+
+    def platform(name: str, version: str, device: str) -> SimpleNamespace:
+        return SimpleNamespace(name=name, version=version,
+                               get_devices=lambda: [SimpleNamespace(name=device)])
+
+    platforms = [platform("Oclgrind", "Oclgrind 21.10", "simulator"),
+                 platform("A maker", "3.0", "GPU"),
+                 platform("Portable Computing Language", "PoCL 3.0", "pthread")]
+    return SimpleNamespace(Error=Error, Program=Program, Context=list,
+                           get_platforms=lambda: platforms)
 
 
 def test_no_gpu_is_one_clear_line() -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import lockstep
@@ -18,7 +19,7 @@ from compiler.graph import Graph, evaluate
 from runtime import (DeviceError, InputError, Module, SimulatedDevice, TargetError, compile,
                      compile_graph)
 from tests.support.limit_cases import QdqModel
-from runtime.driver.pipeline import NEARLY
+from runtime.driver.pipeline import COMPUTED_SCALES, NEARLY
 from tests.support.integer_graphs import Net
 from tests.support.machines import SHORT, TINY
 
@@ -127,6 +128,17 @@ def test_a_network_that_is_almost_quantized_says_what_it_lacks() -> None:
     assert module.graph.notes[0] == (
         f"{NEARLY}near (convtranspose2d): a QuantizeLinear is missing between it and tanh_7 (tanh)")
     assert not module.accelerated
+
+
+def test_a_network_with_scales_of_its_own_is_not_told_to_be_calibrated() -> None:
+    """The quantizer refuses it."""
+    model = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["" : 21]>
+        g (float[1,4] x) => (float[1,2] y) <float[4,2] w = {1, 2, 3, 4, 5, 6, 7, 8}>
+        { q, s, z = DynamicQuantizeLinear(x)
+          d = DequantizeLinear(q, s, z)
+          y = MatMul(d, w) }''')
+    notes = compile(model, "accel:tiny-1x4x4").graph.notes
+    assert notes[0] == COMPUTED_SCALES and "calibration" not in notes[0]
 
 
 def test_without_integerize_nothing_is_an_integer_layer() -> None:

@@ -6,9 +6,8 @@ from amaranth.lib.wiring import In
 from amaranth.utils import exact_log2
 
 from accel.hw.interface import acc_port
-from accel.hw.parts import Ram, spread
+from accel.hw.parts import RAM_CYCLES, Ram, delayed, spread
 from accel.machine.machine import Machine
-from accel.machine.timing import TIMING
 
 
 class Acc(wiring.Component):
@@ -43,15 +42,15 @@ class Acc(wiring.Component):
         """Selects from `rows`, the second bank's last, the row that the address names."""
         port, below = getattr(self, name), exact_log2(len(rows)) - 1
         select = Cat(port.r_addr[:below], port.r_addr[-1])
-        for _ in range(TIMING.read_cycles - 1):
-            later = Signal(len(select), reset_less=True)
-            m.d.sync += later.eq(select)
-            select = later
+        select = delayed(m, select, RAM_CYCLES - 1, f"{name}_select", reset_less=True)
+        row = Signal(len(port.r_data), name=f"{name}_row")
         bits = self._lane_bits
         for lane, chosen in enumerate(spread(m, platform, select, f"{name}_bank",
                                              len(port.r_data) // bits)):
-            m.d.comb += port.r_data.word_select(lane, bits).eq(
-                _selected([row.word_select(lane, bits) for row in rows], chosen))
+            m.d.comb += row.word_select(lane, bits).eq(
+                _selected([one.word_select(lane, bits) for one in rows], chosen))
+        m.d.comb += port.r_data.eq(delayed(
+            m, row, self.config.timing.read_cycles - RAM_CYCLES, f"{name}_row", reset_less=True))
 
     def _bank(self, m: Module, index: int) -> list[Value]:
         """One bank, driven by the unit that holds it: data of its parts, each a memory."""

@@ -15,7 +15,6 @@ from accel.hw.compute.update import Update, updates_of
 from accel.hw.compute.hazards import Hazards
 from accel.machine.isa import GEMM
 from accel.machine.machine import Machine
-from accel.machine.timing import TIMING
 
 TAG = data.StructLayout({"last": 1, "banks": 2})
 
@@ -32,7 +31,7 @@ class Gemm(wiring.Component):
     ::
 
         0                 addresses of inp and wgt
-        2                 operands: stage 0 of the data path
+        2                 operands: stage 0 of the data path (`read_cycles`)
         latency - 1       address of acc
         2 + latency       value and accumulator meet
         3 + latency       write
@@ -57,14 +56,15 @@ class Gemm(wiring.Component):
                           "acc": Out(acc_port(config.buffers["acc"]))})
 
     def elaborate(self, platform):
-        m = Module()
-        config = self.machine.config
+        m, config = Module(), self.machine.config
+        reading = config.timing.read_cycles
         m.submodules.issue = issue = Issue(GEMM, self.plan.retire_depth)
         tag = data.StructLayout({"index": INDEX_BITS, "banks": 2, "reset": 1,
                                  "select": len(self.plan.bodies), **{
                                      name: Shape(interval.width, interval.signed)
                                      for name, interval in self.plan.immediates.items()}})
-        m.submodules.nest = nest = LoopNest(GEMM["loops"].shape, COMPUTE_OPERANDS, tag)
+        m.submodules.nest = nest = LoopNest(
+            GEMM["loops"].shape, COMPUTE_OPERANDS, tag, config.timing.nest_cycles)
         issued = self._slot(m, nest, issue, tag) if self.plan.meeting else nest
         pass_through(m, self, issue)
         word, of = data.View(GEMM, self.commands.p.word), nest.out_tag
@@ -94,10 +94,10 @@ class Gemm(wiring.Component):
         for bus in self.plan.buses:
             m.d.comb += getattr(datapath, bus).eq(getattr(self, bus).data)
         m.d.comb += [
-            datapath.valid.eq(delayed(m, issued.valid, TIMING.read_cycles - 1, "there")),
-            datapath.select.eq(delayed(m, issued.out_tag.select, TIMING.read_cycles - 1, "select")),
+            datapath.valid.eq(delayed(m, issued.valid, reading - 1, "there")),
+            datapath.select.eq(delayed(m, issued.out_tag.select, reading - 1, "select")),
             *(getattr(datapath, name).eq(
-                delayed(m, issued.out_tag[name], TIMING.read_cycles - 1, name))
+                delayed(m, issued.out_tag[name], reading - 1, name))
               for name in self.plan.immediates)]
         self._update(m, issued, issue, datapath)
         return m
@@ -105,7 +105,8 @@ class Gemm(wiring.Component):
     def _slot(self, m: Module, nest: LoopNest, issue: Issue, tag) -> "_Slot":
         """Iterations enter a slot, and are issued when their destination is not on its way."""
         m.submodules.ahead = ahead = Ahead(data.StructLayout({
-            "out": data.StructLayout(COMPUTE_OPERANDS), "first": 1, "last": 1, "out_tag": tag}))
+            "out": data.StructLayout(COMPUTE_OPERANDS), "first": 1, "last": 1, "out_tag": tag}),
+            self.machine.config.timing)
         m.submodules.hazards = hazards = Hazards(self.machine.config.buffers["acc"].depth,
                                                  self.plan.hazard_cycles)
         slot, free, coming = _Slot(ahead.o.p.shape()), Signal(), ahead.o.p
@@ -131,7 +132,8 @@ class Gemm(wiring.Component):
         updates, folds = updates_of(self.plan, nest.out_tag.select)
         shape = self.machine.config.lanes, self.machine.config.buffers["acc"].depth, TAG.size
         m.submodules.update = update = (Meeting(self.plan.meeting, *shape) if self.plan.meeting
-                                        else Update(updates, *shape, self.plan.value_bits))
+                                        else Update(updates, *shape, self.plan.value_bits,
+                                                    self.machine.config.timing.read_cycles))
         element = Signal(update.element_layout)
         tag = data.View(TAG, element.tag)
         m.d.comb += [

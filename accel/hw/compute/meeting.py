@@ -7,7 +7,6 @@ from amaranth.lib.wiring import In, Out
 from accel.datapath.plan import DatapathPlan
 from accel.hw.compute.datapath import Datapath
 from accel.hw.parts import delayed
-from accel.machine.timing import TIMING
 
 
 class Meeting(wiring.Component):
@@ -49,14 +48,15 @@ class Meeting(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.datapath = datapath = Datapath(self.plan)
+        reading = self.plan.timing.read_cycles
         select = Signal(len(self.plan.bodies))
-        written = delayed(m, self.element, TIMING.read_cycles + self.plan.latency, "element")
+        written = delayed(m, self.element, reading + self.plan.latency, "element")
         m.d.comb += [
             select.eq(Cat(self.element.assign, Mux(self.element.assign, 0, self.element.update))),
             self.r_addr.eq(self.element.addr),
             self.r_en.eq(self.element.acc & ~self.element.assign),
-            datapath.valid.eq(delayed(m, self.element.valid, TIMING.read_cycles - 1, "there")),
-            datapath.select.eq(delayed(m, select, TIMING.read_cycles - 1, "select")),
+            datapath.valid.eq(delayed(m, self.element.valid, reading - 1, "there")),
+            datapath.select.eq(delayed(m, select, reading - 1, "select")),
             datapath.old.eq(self.r_data), datapath.new.eq(self.value),
             self.w_addr.eq(written.addr), self.w_en.eq(written.acc), self.tag.eq(written.tag),
             self.w_data.eq(datapath.value),

@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.hw.compute.datapath import below
-from accel.hw.parts import follows, spread
+from accel.hw.parts import delayed, follows, spread, trail
 
 
 class Update(wiring.Component):
@@ -17,11 +17,11 @@ class Update(wiring.Component):
 
     ::
 
-        t      r_addr; is the destination that of one of the four elements before?
-        t + 1  take the result of the third or fourth element before, if it is needed
-        t + 2  r_data: take it, or what was taken, or the result of the second element before
-        t + 3  value: combine with what was taken, or with the last result
-        t + 4  w_addr, w_data
+        t      r_addr; is the destination that of one of the r + 2 elements before?
+        t+r-1  take the result of the third element before, or an earlier one, if it is needed
+        t+r    r_data: take it, or what was taken, or the result of the second element before
+        t+r+1  value: combine with what was taken, or with the last result
+        t+r+2  w_addr, w_data
 
     Parameters
     ----------
@@ -30,18 +30,20 @@ class Update(wiring.Component):
     depth : entries of acc.
     tag : shape of what travels along.
     bits : bits of a lane.
+    reading : `read_cycles`, r above.
 
     Members
     -------
     element : in cycle t: `valid` (there is one), `acc` (it is written to acc), `addr`, `assign`
         (it does not read), one-hot `update`, and `tag`.
-    value : in cycle t + 3.
+    value : in cycle t + r + 1.
     r_addr, r_en, r_data, w_addr, w_en, w_data : to acc; w_data is the result of every element.
     tag : of the element that is written now.
     """
 
-    def __init__(self, updates: tuple[str, ...], lanes: int, depth: int, tag: int, bits: int):
-        self.updates, self.lanes, self.bits = updates, lanes, bits
+    def __init__(self, updates: tuple[str, ...], lanes: int, depth: int, tag: int, bits: int,
+                 reading: int):
+        self.updates, self.lanes, self.bits, self.reading = updates, lanes, bits, reading
         self.element_layout = data.StructLayout({
             "valid": 1, "acc": 1, "addr": range(depth), "assign": 1, "update": max(len(updates), 1),
             "tag": tag})
@@ -54,42 +56,48 @@ class Update(wiring.Component):
         })
 
     def elaborate(self, platform):
-        m = Module()
-        width = len(self.w_data)
-        # Elements in t + 1 to t + 4. Of them only `acc` and the tag must start at zero.
-        line = [Signal(self.element_layout, name=f"element{k}") for k in range(1, 5)]
-        for element, before in zip(line, (self.element, *line), strict=False):
-            m.d.sync += element.eq(before)
+        m, width, reading = Module(), len(self.w_data), self.reading
+        # Elements by their age. Of them only `acc` and the tag must start at zero.
+        aged = trail(m, self.element, reading + 2, "element")
+        written = aged[-1]
         m.d.comb += [
             self.r_addr.eq(self.element.addr),
             self.r_en.eq(self.element.acc & ~self.element.assign),
-            self.w_addr.eq(line[3].addr), self.w_en.eq(line[3].acc), self.tag.eq(line[3].tag),
+            self.w_addr.eq(written.addr), self.w_en.eq(written.acc), self.tag.eq(written.tag),
         ]
 
         def control(value: Value, name: str) -> list[Signal]:
             return spread(m, platform, value, name, self.lanes)
 
-        meets = [before.acc & (before.addr == self.element.addr) for before in line]
-        same, same_last = Signal(len(line), reset_less=True), Signal(reset_less=True)
-        m.d.sync += [same.eq(Cat(meets)), same_last.eq(same[0])]
-        third, last = control(meets[2], "third"), control(same_last, "last")
-        second, early = control(same[1], "second"), control(same[2:].any(), "early")
-        chosen = control(Mux(line[1].assign, 0, line[1].update), "chosen")
-        previous, earlier, base, result = (
-            Signal(width, name=name, reset_less=True)
-            for name in ("previous", "earlier", "base", "result"))
+        # Of the elements before, the last one first.
+        meets = Cat(before.acc & (before.addr == self.element.addr) for before in aged[1:])
+        meets = delayed(m, meets, reading - 2, "meets", reset_less=True)
+        same, same_last = Signal(len(meets), reset_less=True), Signal(reset_less=True)
+        m.d.sync += [same.eq(meets), same_last.eq(same[0])]
+        nearer = [control(meet, f"nearer{number}") for number, meet in enumerate(meets[2:-1])]
+        last, second = control(same_last, "last"), control(same[1], "second")
+        early = control(same[2:].any(), "early")
+        chosen = control(Mux(aged[reading].assign, 0, aged[reading].update), "chosen")
+        earlier, base, result = (Signal(width, name=name, reset_less=True)
+                                 for name in ("earlier", "base", "result"))
         m.d.comb += self.w_data.eq(result)
-        with m.If(follows(platform, line[3].acc)):
-            m.d.sync += previous.eq(result)
+        results = [result]          # of the third element before, and of those before that
+        for number in range(reading - 1):
+            previous = Signal(width, name=f"previous{number}", reset_less=True)
+            with m.If(follows(platform, written.acc) if number == 0 else Const(1)):
+                m.d.sync += previous.eq(results[-1])
+            results.append(previous)
         for lane in range(self.lanes):
             bits = slice(lane * self.bits, (lane + 1) * self.bits)
-            fresh = result[bits]
+            fresh, old = result[bits], results[-1][bits]
+            for meet, one in reversed([*zip(nearer, results, strict=False)]):
+                old = Mux(meet[lane], one[bits], old)
             with m.If(follows(platform, same[2:].any())):
-                m.d.sync += earlier[bits].eq(Mux(third[lane], fresh, previous[bits]))
-            with m.If(follows(platform, line[1].valid)):
+                m.d.sync += earlier[bits].eq(old)
+            with m.If(follows(platform, aged[reading].valid)):
                 m.d.sync += base[bits].eq(Mux(second[lane], fresh, Mux(
                     early[lane], earlier[bits], self.r_data[bits])))
-            with m.If(follows(platform, line[2].valid)):
+            with m.If(follows(platform, aged[reading + 1].valid)):
                 m.d.sync += result[bits].eq(self._combine(
                     chosen[lane], last[lane], fresh, base[bits], self.value[bits]))
         return m

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, Signature
 
 from accel.hw.interface import COMMAND, INDEX_BITS
-from accel.hw.parts import Ram, follows
+from accel.hw.parts import Ram, delayed, follows
 from accel.hw.queue import tally
 from accel.machine.config import AccelConfig
 from accel.machine.isa import WORD_BITS, WORD_BYTES
@@ -55,7 +55,8 @@ class CommandQueue(wiring.Component):
         push, pop = self.i.push & self.i.ready, self.o.valid & self.o.ready
         move, moved = Signal(), Signal()
         _, some, full = tally(m, "items", depth, push, pop)
-        _, stored, _ = tally(m, "stored", depth, push, move)
+        cycles = self._config.timing.queue_cycles
+        _, stored, _ = tally(m, "stored", depth, delayed(m, push, cycles - 2, "pushed"), move)
         m.d.comb += [self.some.eq(some), self.i.ready.eq(~full), move.eq(stored & ~self.o.valid)]
         m.d.sync += [moved.eq(move), self.o.valid.eq(Mux(self.o.valid, ~self.o.ready, stored))]
         with m.If(push):

@@ -5,9 +5,10 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.hw.interface import INDEX_BITS
+from accel.hw.parts import delayed, trail
 from accel.machine.config import UNITS
 from accel.machine.status import REPORTERS, Status
-from accel.machine.timing import TIMING
+from accel.machine.timing import CoreTiming
 
 _UNIT = data.StructLayout({"idle": 1, "blocked": 1, "blocked_index": INDEX_BITS, "queued": 1})
 
@@ -40,7 +41,8 @@ class Control(wiring.Component):
     waiting : for each unit whether it waits, after a deadlock.
     """
 
-    def __init__(self):
+    def __init__(self, timing: CoreTiming):
+        self._timing = timing
         super().__init__({
             "start": In(1), "clear": Out(1), "running": Out(1), "halt": Out(1), "done": Out(1),
             "fetching": Out(1),
@@ -55,8 +57,8 @@ class Control(wiring.Component):
         m = Module()
         settled, stuck = self._quiet(m)
         fetch_index = _later(m, self.fetch_index, "fetch_index")
-        patience, settling = (Signal(range(TIMING.patience_cycles)),
-                              Signal(range(TIMING.settling_cycles + 1)))
+        patience, settling = (Signal(range(self._timing.patience_cycles)),
+                              Signal(range(self._timing.settling_cycles + 1)))
         failed = Signal()           # the status is that of an error
         (error, error_unit, error_index, error_status), finished = self._errors(m)
         waits, wait_unit, wait_index = self._tournament(m, "wait", [
@@ -67,7 +69,7 @@ class Control(wiring.Component):
             m.d.sync += [self.halt.eq(1), self.fetching.eq(0)]
         with m.If(self.running & ~self.halt):
             m.d.sync += patience.eq(Mux(stuck, patience + 1, 0))
-            m.d.comb += ends.eq(finished | (stuck & (patience == TIMING.patience_cycles - 1)))
+            m.d.comb += ends.eq(finished | (stuck & (patience == self._timing.patience_cycles - 1)))
             with m.If(error & (~failed | (error_index < self.status_index))):
                 m.d.sync += [self.status.eq(error_status), self.status_unit.eq(error_unit),
                              self.status_index.eq(error_index), failed.eq(1)]
@@ -82,29 +84,31 @@ class Control(wiring.Component):
                     self.status_index.eq(Mux(waits, wait_index, fetch_index)),
                     self.waiting.eq(Cat(u.blocked for u in self._seen)),
                 ]
-        ending, settles = Signal(), Signal()
-        m.d.sync += [settles.eq(self.running), ending.eq(self.running | settles),
-                     self.done.eq(self.done | ending & ~(self.running | settles))]
+        on, ending = Signal(), Signal()
+        runs = trail(m, self.running, self._timing.over_cycles - 2, "running")
+        m.d.comb += on.eq(Cat(runs).any())
+        m.d.sync += [ending.eq(on), self.done.eq(self.done | ending & ~on)]
         with m.If(self.running & self.halt):
-            with m.If(settling != TIMING.settling_cycles):
+            with m.If(settling != self._timing.settling_cycles):
                 m.d.sync += settling.eq(settling + 1)
             with m.Elif(settled):
                 m.d.sync += self.running.eq(0)
-        self._begin(m, ending, settling, patience, failed)
+        self._begin(m, on | ending, settling, patience, failed)
         return m
 
-    def _begin(self, m: Module, ending: Signal, settling: Signal, patience: Signal,
+    def _begin(self, m: Module, ending: Value, settling: Signal, patience: Signal,
                failed: Signal):
-        """`start`, `clear`, and a cycle in which what `clear` resets is reset."""
-        begins, cleared = Signal(), Signal()
-        m.d.comb += begins.eq(self.start & ~(self.running | ending | self.clear | cleared))
-        m.d.sync += [self.clear.eq(begins), cleared.eq(self.clear)]
+        """`start`, `clear`, and at least a cycle in which what `clear` resets is reset."""
+        begins = Signal()
+        cleared = [Signal(name=f"cleared{cycle}") for cycle in range(self._timing.begin_cycles - 2)]
+        m.d.comb += begins.eq(self.start & ~(ending | self.clear | Cat(cleared).any()))
+        m.d.sync += [self.clear.eq(begins), Cat(cleared).eq(Cat(self.clear, *cleared))]
         with m.If(begins):
             m.d.sync += self.done.eq(0)
         with m.If(self.clear):
             m.d.sync += [self.status.eq(Status.RUNNING), self.halt.eq(0), self.waiting.eq(0),
                          patience.eq(0), settling.eq(0), failed.eq(0)]
-        with m.If(cleared):
+        with m.If(cleared[-1]):
             m.d.sync += [self.running.eq(1), self.fetching.eq(1)]
 
     def _quiet(self, m: Module) -> tuple[Signal, Signal]:
@@ -112,10 +116,11 @@ class Control(wiring.Component):
         self._seen = seen = [_later(m, unit, f"unit{code}") for code, unit in enumerate(self.units)]
         memory_open = _later(m, self.memory_open, "memory_open")
         fetch_blocked = _later(m, self.fetch_blocked, "fetch_blocked")
-        settled, stuck = Signal(), Signal()
+        quiet = Signal(2)
         still = ~memory_open & Cat(u.idle | u.blocked for u in seen).all()
-        m.d.sync += [settled.eq(still), stuck.eq(
-            still & fetch_blocked & Cat(u.blocked | ~u.queued for u in seen).all())]
+        m.d.sync += quiet.eq(Cat(
+            still, still & fetch_blocked & Cat(u.blocked | ~u.queued for u in seen).all()))
+        settled, stuck = delayed(m, quiet, self._timing.seen_cycles - 2, "quiet")
         return settled, stuck
 
     def _errors(self, m: Module) -> tuple[tuple, Signal]:
@@ -124,9 +129,7 @@ class Control(wiring.Component):
         for code, error in enumerate(self.errors):
             seen = _later(m, error, f"error{code}")
             candidates.append((seen.error, Const(code, 8), seen.index, seen.status))
-        finished = self.finished
-        for number in range(TIMING.status_cycles - 1):
-            finished = _later(m, finished, f"finished{number}")
+        finished = delayed(m, self.finished, self._timing.status_cycles - 1, "finished")
         return self._tournament(m, "error", candidates), finished
 
     def _tournament(self, m: Module, name: str, candidates: list[tuple]) -> tuple:

@@ -75,8 +75,8 @@ class Core(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         machine, config = self.machine, self.machine.config
-        m.submodules.control = control = Control()
-        fetch, arbiter, tokens = Fetch(machine), Arbiter(config), Tokens()
+        m.submodules.control = control = Control(config.timing)
+        fetch, arbiter, tokens = Fetch(machine), Arbiter(config), Tokens(config.timing)
         units = {"load": Load(config), "gemm": Gemm(machine), "vector": Vector(machine),
                  "store": Store(config)}
         queues = {unit: CommandQueue(config) for unit in UNITS}

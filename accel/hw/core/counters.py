@@ -4,10 +4,9 @@ from amaranth.hdl import *
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from accel.hw.parts import registered
+from accel.hw.parts import delayed, registered
 from accel.machine.config import UNITS, AccelConfig
 from accel.machine.status import ACTIVITIES, CLIENTS, COUNTERS
-from accel.machine.timing import TIMING
 
 COUNTER_BITS = 40
 
@@ -34,7 +33,7 @@ class Counters(wiring.Component):
     """
 
     def __init__(self, config: AccelConfig):
-        self._bus_bytes = config.bus_bytes
+        self._bus_bytes, self._timing = config.bus_bytes, config.timing
         super().__init__({
             "clear": In(1), "count": In(1),
             **{f"activity_{unit}": In(len(ACTIVITIES)) for unit in UNITS},
@@ -45,7 +44,7 @@ class Counters(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         self._counting = Signal(name="counting")
-        m.d.sync += self._counting.eq(self.count)
+        m.d.sync += self._counting.eq(self._late(m, self.count, "count"))
         groups = [self._activities(m, platform, unit, len(ACTIVITIES) * place)
                   for place, unit in enumerate(UNITS)]
         clear = registered(m, platform, self.clear, "clear_bytes")
@@ -55,13 +54,18 @@ class Counters(wiring.Component):
         m.d.comb += self.value.eq(Array(groups)[group])
         return m
 
+    def _late(self, m: Module, event: Signal, name: str) -> Signal:
+        """An event, later by what the counters need not."""
+        return delayed(m, event, self._timing.counter_cycles - 3, name)
+
     def _activities(self, m: Module, platform, unit: str, first: int) -> Value:
         """The counter of a unit that `number` chooses; they begin at position `first`. A row is
         the position modulo `_ROWS`.
         """
         activity = getattr(self, f"activity_{unit}")
         clear = registered(m, platform, self.clear, f"clear_{unit}")
-        here = registered(m, platform, activity, f"activity_{unit}_here")
+        here = registered(m, platform, self._late(m, activity, f"activity_{unit}"),
+                          f"activity_{unit}_here")
         begun = Signal(_ROWS, name=f"begun_{unit}", init=-1)        # zeros, until a run begins
         row, fresh, counts = (Signal(width, name=f"{name}_{unit}") for name, width in
                               (("row", range(_ROWS)), ("fresh", 1), ("counts", 1)))
@@ -72,9 +76,11 @@ class Counters(wiring.Component):
             shape=COUNTER_BITS, depth=_ROWS, init=[], attrs={"ram_style": "distributed"})
         write, old, chosen = kept.write_port(), *(kept.read_port(domain="comb") for _ in range(2))
 
+        begin = self._timing.begin_cycles + self._timing.counter_cycles - 1
+
         def counter(begun: Value, row: Value, value: Value) -> Value:
             """The value of a row: a counter begins with the cycles that are not counted."""
-            beginning = Mux(row == command, TIMING.begin_cycles + TIMING.counter_cycles - 1, 0)
+            beginning = Mux(row == command, begin, 0)
             return Mux(begun, value, beginning)
 
         m.d.sync += [
@@ -94,7 +100,8 @@ class Counters(wiring.Component):
         return counter(begun.bit_select(chosen.addr, 1), chosen.addr, chosen.data)
 
     def _beats(self, m: Module, platform, client: str, clear: Value) -> Signal:
-        there = registered(m, platform, getattr(self, f"moved_{client}"), f"beat_{client}_there")
+        moved = self._late(m, getattr(self, f"moved_{client}"), f"moved_{client}")
+        there = registered(m, platform, moved, f"beat_{client}_there")
         counts = Signal(name=f"counts_{client}")
         beats = Signal(COUNTER_BITS, name=f"beats_{client}")
         m.d.sync += counts.eq(self._counting & there)

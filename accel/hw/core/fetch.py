@@ -9,12 +9,11 @@ from accel.hw.moving.arbiter import BURST, read_port
 from accel.hw.core.commands import handover
 from accel.hw.interface import INDEX_BITS
 from accel.hw.parts import follows
-from accel.hw.queue import Queue, Relay, tally
+from accel.hw.queue import Queue, relay, tally
 from accel.machine.config import UNITS
 from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import FINISH, Machine
 from accel.machine.status import Status
-from accel.machine.timing import TIMING
 
 _KIND = data.StructLayout({"finish": 1, **dict.fromkeys(UNITS, 1)})
 """The target of an opcode, one-hot; zero if it is unknown."""
@@ -64,8 +63,9 @@ class Fetch(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         beats = WORD_BYTES // self._machine.config.bus_bytes
+        timing = self._machine.config.timing
         m.submodules.buffer = buffer = Queue(
-            self.mem.rdata.payload.shape(), TIMING.prefetch * beats, registered=True)
+            self.mem.rdata.payload.shape(), timing.prefetch * beats, timing.queue_cycles)
         full, bad = Signal(), Signal()
         kind = Signal(_KIND, reset_less=True)
         handed = Signal()           # the word at hand leaves in this cycle
@@ -80,10 +80,11 @@ class Fetch(wiring.Component):
         return m
 
     def _prefetch(self, m: Module, beats: int, freed: Value):
-        m.submodules.requests = requests = Relay(BURST)
+        timing = self._machine.config.timing
+        m.submodules.requests = requests = relay(BURST, timing.relay_cycles)
         requested, request = Signal(INDEX_BITS), requests.i
         accepted = request.valid & request.ready
-        _, _, full = tally(m, "ahead", TIMING.prefetch, accepted, freed)
+        _, _, full = tally(m, "ahead", timing.prefetch, accepted, freed)
         wiring.connect(m, requests.o, wiring.flipped(self.mem.request))
         m.d.comb += [
             request.valid.eq(self.run & (requested != self.count)

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out, Signature
 
 from accel.hw.queue import tally
 from accel.machine.config import UNITS
-from accel.machine.timing import TIMING
+from accel.machine.timing import CoreTiming
 
 
 def token_port() -> Signature:
@@ -38,13 +38,13 @@ class Tokens(wiring.Component):
     empty : all counters are zero.
     """
 
-    def __init__(self):
+    def __init__(self, timing: CoreTiming):
+        self._timing = timing
         super().__init__({"units": In(token_port()).array(len(UNITS)), "empty": Out(1)})
         self.counters: list[list[Signal]] = []
 
     def elaborate(self, platform):
         m = Module()
-        limit = (1 << TIMING.token_bits) - 1
         left = []
         for source, port in zip(UNITS, self.units, strict=True):
             row, fulls = [], []
@@ -52,7 +52,8 @@ class Tokens(wiring.Component):
                 signalled = port.signalled & port.signals[UNITS.index(target)]
                 taken = Signal(name=f"{source}_to_{target}_taken")
                 m.d.sync += taken.eq(user.take & user.waits[UNITS.index(source)])
-                count, some, full = tally(m, f"{source}_to_{target}", limit, signalled, taken)
+                count, some, full = tally(m, f"{source}_to_{target}", self._timing.tokens,
+                                          signalled, taken)
                 m.d.comb += user.available[UNITS.index(source)].eq(some)
                 row.append(count)
                 fulls.append(full)

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out, Signature
 from amaranth.utils import exact_log2
 
 from accel.hw.interface import memory_port
+from accel.hw.parts import delayed
 from accel.hw.queue import Queue
 from accel.machine.config import AccelConfig
 from accel.machine.timing import TIMING
@@ -36,7 +37,7 @@ class Arbiter(wiring.Component):
     """Interleaves the bursts of its clients: fetch before store before load, burst by burst.
 
     A request is offered to the memory in the cycle after the client's; one a cycle, while fewer
-    than `bursts` are open (one is closed in the cycle after its last beat or acknowledgement).
+    than `bursts` are open (one is closed `closing_cycles` after its last beat or acknowledgement).
     Write data is offered from the cycle after the memory accepted its request. Data that is read
     and acknowledgements pass through combinationally.
 
@@ -49,18 +50,18 @@ class Arbiter(wiring.Component):
     """
 
     def __init__(self, config: AccelConfig):
+        self._timing = config.timing
         super().__init__({
             "fetch": In(read_port(config)), "load": In(read_port(config)),
             "store": In(write_port(config)), "mem": Out(memory_port(config)),
-            "open": Out(range(TIMING.bursts + 1)),
+            "open": Out(range(config.timing.bursts + 1)),
             "moved_fetch": Out(1), "moved_load": Out(1), "moved_store": Out(1),
         })
 
     def elaborate(self, platform):
-        m = Module()
-        m.submodules.owners = owners = Queue(data.StructLayout({"load": 1, "last": 5}),
-                                               TIMING.bursts,
-                                             registered=True)
+        m, bursts = Module(), self._timing.bursts
+        m.submodules.owners = owners = Queue(
+            data.StructLayout({"load": 1, "last": 5}), bursts, self._timing.queue_cycles)
         full = Signal()             # no more may be open
         self._requests(m, owners, full)
         read_done = self._reads(m, owners)
@@ -73,9 +74,11 @@ class Arbiter(wiring.Component):
             left.eq(self.open - closed[0] - closed[1]),
             one_more.eq(self.open + 1 - closed[0] - closed[1]),
         ]
-        m.d.sync += [closed.eq(Cat(read_done, self.mem.ack.valid)),
+        ended = delayed(m, Cat(read_done, self.mem.ack.valid), self._timing.closing_cycles - 2,
+                        "ended")
+        m.d.sync += [closed.eq(ended),
                      self.open.eq(Mux(opened, one_more, left)),
-                     full.eq(Mux(opened, left == TIMING.bursts - 1, left == TIMING.bursts))]
+                     full.eq(Mux(opened, left == bursts - 1, left == bursts))]
         return m
 
     def _requests(self, m: Module, owners: Queue, full: Signal):
@@ -117,7 +120,7 @@ class Arbiter(wiring.Component):
     def _writes(self, m: Module):
         """Beats follow their accepted request: `due` counts those that may pass."""
         request, wdata = self.mem.request, self.mem.wdata
-        due, some = Signal(range(TIMING.bursts * 16 + 1)), Signal()
+        due, some = Signal(range(self._timing.bursts * 16 + 1)), Signal()
         accepted = request.valid & request.ready & request.p.write
         m.d.comb += [
             wdata.payload.eq(self.store.wdata.payload),

@@ -6,11 +6,10 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from accel.hw.moving.dma import merge, run_layout
-from accel.hw.parts import ECP5
+from accel.hw.parts import ECP5, delayed
 from accel.hw.queue import tally
 from accel.machine.config import AccelConfig
 from accel.machine.isa import formats
-from accel.machine.timing import TIMING
 
 
 def fetched_layout(config: AccelConfig) -> data.StructLayout:
@@ -64,7 +63,7 @@ class Beats(wiring.Component):
     """The beats from memory. They are taken in order; the latest `kept_beats` of those that were
     taken can still be seen.
 
-    Latency 1: what is accepted in cycle t can be taken in t + 1. One beat a cycle. `i.ready` and
+    What is accepted in cycle t can be taken in t + `beat_cycles`. One beat a cycle. `i.ready` and
     `valid` are registers. Even and odd beats have a memory each, so that two neighbours are read at
     once.
 
@@ -84,16 +83,19 @@ class Beats(wiring.Component):
 
     def __init__(self, config: AccelConfig, shape):
         self._shape = shape
-        self._room = TIMING.beats - config.kept_beats
+        self._timing = config.timing
+        self._room = config.timing.beats - config.kept_beats
         super().__init__({
             "i": In(stream.Signature(shape)), "valid": Out(1), "take": In(1),
-            "at": In(range(TIMING.beats)), "late": In(config.bus_bytes),
+            "at": In(range(config.timing.beats)), "late": In(config.bus_bytes),
             "data": Out(config.bus_bytes * 8), "error": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
-        accepted, tail = self.i.valid & self.i.ready, Signal(range(TIMING.beats))
-        _, some, full = tally(m, "beats", self._room, accepted, self.take)
+        accepted, tail = self.i.valid & self.i.ready, Signal(range(self._timing.beats))
+        _, _, full = tally(m, "beats", self._room, accepted, self.take)
+        seen = delayed(m, accepted, self._timing.beat_cycles - 1, "accepted")
+        _, some, _ = tally(m, "seen", self._room, seen, self.take)
         m.d.comb += [self.i.ready.eq(~full), self.valid.eq(some)]
         with m.If(accepted):
             m.d.sync += tail.eq(tail + 1)
@@ -102,7 +104,7 @@ class Beats(wiring.Component):
         rows = []
         for name, number in (("even", self.at), ("odd", self.at - 1)):
             m.submodules[name] = storage = memory.Memory(
-                shape=self._shape, depth=TIMING.beats // 2, init=[],
+                shape=self._shape, depth=self._timing.beats // 2, init=[],
                 attrs={"ram_style": "distributed"})
             w_port, r_port = storage.write_port(), storage.read_port(domain="comb")
             m.d.comb += [

@@ -13,11 +13,11 @@ from amaranth.utils import exact_log2
 
 from accel.hw.interface import INDEX_BITS, unit_signature
 from accel.hw.loops import Ahead, LoopNest
+from accel.hw.parts import delayed
 from accel.hw.queue import Queue
 from accel.machine.config import BUFFERS, UNITS, WEIGHT_BITS, AccelConfig
 from accel.machine.isa import BASES, formats
 from accel.machine.status import ACTIVITIES, Status
-from accel.machine.timing import TIMING
 
 BASE_REGISTERS = data.ArrayLayout(32, len(BASES))
 
@@ -44,7 +44,7 @@ class Front(wiring.Component):
     run in t + `run_cycles`; one run a cycle. The loops run up to `ahead` runs ahead;
     the next instruction is taken two cycles before they are done with the one before, or later. Up
     to `in_flight` instructions are between their start and their retirement; a completion in cycle
-    t asks for its signals in t + 2. One instruction in three cycles retires.
+    t asks for its signals in t + `queue_cycles`. One instruction in three cycles retires.
 
     Errors: a buffer that the unit does not take, or not so packed, in the cycle of the start; bytes
     outside the buffer, when the run is handed on; a completion with an error, from when it is the
@@ -76,21 +76,22 @@ class Front(wiring.Component):
         })
 
     def elaborate(self, platform):
-        m = Module()
+        m, timing = Module(), self._config.timing
         # The queue still shows an instruction in the cycle after it was taken.
         word, index = self._word(self.commands.p.word), self.commands.p.index
         setup, armed, arming, missing = Signal(), Signal(), Signal(), Signal(len(UNITS))
         illegal, outside, bus_error = Signal(), Signal(), Signal()
         m.submodules.held = held = Queue(
-            data.StructLayout({"index": INDEX_BITS, "signals": len(UNITS)}), TIMING.in_flight,
-            pause=True)
+            data.StructLayout({"index": INDEX_BITS, "signals": len(UNITS)}), timing.in_flight,
+            timing.queue_cycles, pause=True)
         # Of those held whether it is bad.
-        m.submodules.complete = complete = Queue(1, TIMING.in_flight, pause=True)
+        m.submodules.complete = complete = Queue(
+            1, timing.in_flight, timing.queue_cycles, pause=True)
         m.submodules.nest = nest = LoopNest(
             self._word["loops"].shape, {"dram": 32, "buffer": 24}, data.StructLayout({
                 "index": INDEX_BITS, "run": 16, "pad_value": 8, "buffer": 3,
-                **_optional(self._word)}))
-        m.submodules.ahead = ahead = Ahead(self._run)
+                **_optional(self._word)}), timing.nest_cycles)
+        m.submodules.ahead = ahead = Ahead(self._run, timing)
 
         m.d.comb += [
             self.waits.eq(Mux(self.commands.valid, word.waits[:len(UNITS)], 0)),
@@ -131,9 +132,8 @@ class Front(wiring.Component):
     def _walk(self, m: Module, nest: LoopNest, ahead: Ahead, word, index: Value, setup: Signal,
               illegal: Signal, outside: Signal):
         """From an instruction to runs, which are checked."""
-        legal, run, there, bad = Signal(), Signal(self._run, reset_less=True), Signal(), Signal()
-        self._checked = Signal(INDEX_BITS, name="checked", reset_less=True)
-        past, passes = Signal(25), Signal()
+        legal, run, past, passes = Signal(), Signal(self._run), Signal(25), Signal()
+        cycles = self._config.timing.check_cycles
         tags = ["run", "pad_value", "buffer", *_optional(self._word)]
         m.d.comb += [
             nest.base.buffer.eq(word.address),
@@ -151,14 +151,17 @@ class Front(wiring.Component):
             for name in self._buffers:
                 with m.Case(BUFFERS.index(name)):
                     m.d.comb += passes.eq(self._passes(name, past, nest.out_tag))
-        m.d.sync += [
-            there.eq(nest.valid), bad.eq(passes), self._checked.eq(nest.out_tag.index),
+        there, bad = (delayed(m, value, cycles, name)
+                      for value, name in ((nest.valid, "there"), (passes, "bad")))
+        self._checked = delayed(m, nest.out_tag.index, cycles, "checked", reset_less=True)
+        m.d.comb += [
             run.dram.eq(nest.out.dram), run.address.eq(nest.out.buffer),
             *(run[name].eq(nest.out_tag[name]) for name in tags),
             run.pad.eq(nest.pad), run.last.eq(nest.last),
         ]
         m.d.comb += [illegal.eq(setup & ~legal), outside.eq(there & bad),
-                     ahead.valid.eq(there), ahead.i.eq(run)]
+                     ahead.valid.eq(there),
+                     ahead.i.eq(delayed(m, run, cycles, "run", reset_less=True))]
         wiring.connect(m, ahead.o, wiring.flipped(self.run))
 
     def _packs(self, buffer: str, word) -> Value | int:

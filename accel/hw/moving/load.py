@@ -9,10 +9,10 @@ from accel.hw.moving.arbiter import BLOCK_BITS, BURST, read_port
 from accel.hw.moving.beats import Beats, Overlap, fetched_layout
 from accel.hw.moving.dma import BASE_REGISTERS, Front, Stepper, connect_unit, rotate
 from accel.hw.interface import chunk_write, unit_signature
-from accel.hw.queue import Queue, Relay
+from accel.hw.parts import delayed, trail
+from accel.hw.queue import Queue, relay
 from accel.hw.moving.unpack import Unpack
 from accel.machine.config import BUFFERS, AccelConfig
-from accel.machine.timing import TIMING
 
 LOADED = ("inp", "wgt", "res", "par", "tab")
 """The buffers that load writes."""
@@ -84,9 +84,9 @@ class Load(wiring.Component):
     """The load unit.
 
     An instruction taken in cycle t offers its first request to the arbiter in t + `load_cycles`,
-    then one burst a cycle, up to 64 runs ahead of the data and across instructions. Data is written
-    three cycles after its beat, one step (`Stepper`) a cycle. What overlapping runs have in common
-    is read once (`Overlap`). An instruction asks for its signals four cycles after its last step.
+    then one burst a cycle, up to `bursts` runs ahead of the data and across instructions. Data is
+    at the buffer's port `chunk_cycles` after its step (`Stepper`), one a cycle, and completes its
+    instruction there. What overlapping runs have in common is read once (`Overlap`).
 
     Members
     -------
@@ -105,20 +105,20 @@ class Load(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        config = self._config
+        config, timing = self._config, self._config.timing
         m.submodules.front = front = Front(config, "load", LOADED)
         layout = fetched_layout(config)
         m.submodules.overlap = overlap = Overlap(config)
-        m.submodules.incoming = incoming = Relay(layout)
+        m.submodules.incoming = incoming = relay(layout, timing.relay_cycles)
         m.submodules.bursts = bursts = Bursts(config)
-        m.submodules.requests = requests = Relay(BURST)
+        m.submodules.requests = requests = relay(BURST, timing.relay_cycles)
         m.submodules.beats = beats = Beats(config, self.mem.rdata.payload.shape())
-        m.submodules.runs = runs = Queue(layout, TIMING.bursts, registered=True)
+        m.submodules.runs = runs = Queue(layout, timing.bursts, timing.queue_cycles)
         members = dict(layout.members)
         tag = data.StructLayout({name: members[name] for name in (
             "buffer", "pad_value", "pad_high", "bits", "last") if name in members})
         m.submodules.stepper = stepper = Stepper(
-            config, exact_log2(TIMING.beats * config.bus_bytes), 24, tag, config.kept_beats)
+            config, exact_log2(timing.beats * config.bus_bytes), 24, tag, config.kept_beats)
 
         connect_unit(m, self, front)
         wiring.connect(m, front.run, overlap.i)
@@ -143,7 +143,7 @@ class Load(wiring.Component):
         ]
         written = self._write(m, stepper, beats, front)
         m.d.comb += front.drained.eq(
-            ~(incoming.o.valid | bursts.busy | runs.some | stepper.busy | written))
+            ~(incoming.some | bursts.busy | runs.some | stepper.busy | written))
         return m
 
     def _write(self, m: Module, stepper: Stepper, beats: Beats, front: Front) -> Value:
@@ -167,8 +167,13 @@ class Load(wiring.Component):
             ]
         with m.Elif(completed):
             m.d.sync += failed.eq(0)
-        chunk, writing = Signal(width, reset_less=True), Signal()
-        rotated = rotate(beat, done.rotate)
+        extra = self._config.timing.chunk_cycles - 2
+        held = trail(m, valid, extra, "held")
+        completed, failed = (delayed(m, value, extra, name) for value, name in
+                             ((completed, "completed"), (failed, "failed")))
+        done, rotated = (delayed(m, value, extra, name, reset_less=True) for value, name in
+                         ((done, "done"), (rotate(beat, done.rotate), "rotated")))
+        valid, chunk, writing = held[-1], Signal(width, reset_less=True), Signal()
         address = Signal.like(done.chunk, reset_less=True)
         m.d.sync += [chunk.eq(rotated), address.eq(done.chunk),
                      writing.eq(valid), front.completed.eq(completed),
@@ -188,4 +193,4 @@ class Load(wiring.Component):
             m.d.sync += mask.eq(
                 Mux(valid & (done.tag.buffer == BUFFERS.index(name)), done.mask, 0))
             m.d.comb += [port.addr.eq(address), port.data.eq(chunk), port.mask.eq(mask)]
-        return valid | writing
+        return Cat(held).any() | writing

@@ -12,11 +12,8 @@ from amaranth.lib.wiring import In, Out, Signature
 from amaranth.utils import exact_log2
 
 from accel.hw.interface import chunk_write, entry_read, table_read
-from accel.hw.parts import Ram
+from accel.hw.parts import RAM_CYCLES, Ram, delayed
 from accel.machine.config import AccelConfig, BufferGeometry
-from accel.machine.timing import TIMING
-
-assert TIMING.read_cycles == 2
 
 
 def chunk_read(config: AccelConfig, buffer: str) -> Signature:
@@ -42,13 +39,11 @@ def _slices(m: Module, count: int, slice_bytes: int, rows: int,
     return storage
 
 
-def _selected(m: Module, row: list[Value], select: Value, width: int) -> Value:
-    """The part of a row that an address, `read_cycles` ago, selected."""
-    for number in range(TIMING.read_cycles):
-        later = Signal.like(select, name=f"select{number}", reset_less=True)
-        m.d.sync += later.eq(select)
-        select = later
-    return Cat(row).word_select(select, width)
+def _selected(m: Module, row: list[Value], select: Value, width: int, cycles: int) -> Value:
+    """The part of a row that an address, so many cycles ago, selected."""
+    select = delayed(m, select, RAM_CYCLES, "select", reset_less=True)
+    part = Cat(row).word_select(select, width)
+    return delayed(m, part, cycles - RAM_CYCLES, "part", reset_less=True)
 
 
 class InputScratchpad(wiring.Component):
@@ -68,6 +63,7 @@ class InputScratchpad(wiring.Component):
     """
 
     def __init__(self, config: AccelConfig, geometry: BufferGeometry):
+        self._cycles = config.timing.read_cycles
         self._chunk_bytes = config.written_bytes(geometry.name)
         self._entry_bytes = geometry.entry_bytes
         self._row_bytes = max(self._chunk_bytes, geometry.entry_bytes)
@@ -91,7 +87,7 @@ class InputScratchpad(wiring.Component):
             ]
             row.append(ram.r_data)
         m.d.comb += self.read.data.eq(_selected(m, row, self.read.addr[:exact_log2(entries)],
-                                                self._entry_bytes * 8))
+                                                self._entry_bytes * 8, self._cycles))
         return m
 
 
@@ -148,6 +144,7 @@ class OutputScratchpad(wiring.Component):
     """
 
     def __init__(self, config: AccelConfig, geometry: BufferGeometry):
+        self._cycles = config.timing.read_cycles
         self._bus_bytes, self._entry_bytes = config.bus_bytes, geometry.entry_bytes
         self._row_bytes = max(config.bus_bytes, geometry.entry_bytes)
         self._rows = geometry.size_bytes // self._row_bytes
@@ -173,5 +170,5 @@ class OutputScratchpad(wiring.Component):
             ]
             row.append(ram.r_data)
         m.d.comb += self.read.data.eq(_selected(m, row, self.read.addr[:exact_log2(chunks)],
-                                                self._bus_bytes * 8))
+                                                self._bus_bytes * 8, self._cycles))
         return m

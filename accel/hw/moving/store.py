@@ -11,14 +11,13 @@ from accel.hw.interface import unit_signature
 from accel.hw.queue import Queue, tally
 from accel.hw.moving.scratchpad import chunk_read
 from accel.machine.config import AccelConfig
-from accel.machine.timing import TIMING
 
 
 class BurstWriter(wiring.Component):
     """Collects beats into bursts, requests each when its last beat is there, and counts answers.
 
     A burst ends where its run ends and at boundaries of 64 bytes. The last beat accepted in cycle
-    t offers its request in t + 2. There is room for `CoreTiming.write_room` beats.
+    t offers its request in t + `queue_cycles`. There is room for `CoreTiming.write_room` beats.
 
     Members
     -------
@@ -33,7 +32,7 @@ class BurstWriter(wiring.Component):
     def __init__(self, config: AccelConfig):
         self._config = config
         self._offset_bits = offset = exact_log2(config.bus_bytes)
-        self.depth = TIMING.write_room(config.bus_bytes)
+        self.depth = config.timing.write_room(config.bus_bytes)
         wdata = data.StructLayout({"data": config.bus_bytes * 8, "mask": config.bus_bytes})
         super().__init__({
             "beat": In(data.StructLayout({"valid": 1, "addr": 32 - offset, "end": 1, "last": 1,
@@ -43,13 +42,13 @@ class BurstWriter(wiring.Component):
         })
 
     def elaborate(self, platform):
-        m = Module()
+        m, timing = Module(), self._config.timing
         beat, mem = self.beat, self.mem
-        m.submodules.beats = beats = Queue(beat.wdata.shape(), self.depth, registered=True)
+        m.submodules.beats = beats = Queue(beat.wdata.shape(), self.depth, timing.queue_cycles)
         m.submodules.bursts = bursts = Queue(
-            data.StructLayout({"burst": BURST, "last": 1}), self.depth, registered=True)
-        # For each request, whether it is the last of its instruction.
-        m.submodules.answers = answers = Queue(1, TIMING.bursts, registered=True)
+            data.StructLayout({"burst": BURST, "last": 1}), self.depth, timing.queue_cycles)
+        # For each request, whether it is the last of its instruction: there before its answer.
+        m.submodules.answers = answers = Queue(1, timing.bursts, 2)
 
         in_block = beat.addr[:BLOCK_BITS - self._offset_bits]
         before = Signal(range(self.depth))                      # beats of this burst so far
@@ -84,11 +83,11 @@ class BurstWriter(wiring.Component):
 class Store(wiring.Component):
     """The store unit.
 
-    An instruction taken in cycle t reads its first chunk in t + `store_cycles`; a beat is formed 3
-    cycles after its last chunk is addressed, one step (`Stepper`) a cycle. A burst is requested
-    from the arbiter two cycles after its last beat is formed; two bursts fit on the way, so that
-    long runs write one beat a cycle. Consecutive instructions overlap. An instruction asks for its
-    signals two cycles after its last acknowledgement.
+    An instruction taken in cycle t reads its first chunk in t + `store_cycles`; a beat is formed
+    `form_cycles` after its last chunk is addressed, one step (`Stepper`) a cycle. A burst is
+    requested from the arbiter `queue_cycles` after its last beat is formed; two bursts fit on the
+    way, so that long runs write one beat a cycle. Consecutive instructions overlap. An instruction
+    asks for its signals `queue_cycles` after its last acknowledgement.
 
     Members
     -------
@@ -136,7 +135,7 @@ class Store(wiring.Component):
         """A step waits for its chunk, then passes the rotation and its register."""
         width = self._config.bus_bytes * 8
         stages = [(step, fire)]
-        for index in range(TIMING.read_cycles + 1):
+        for index in range(self._config.timing.form_cycles):
             valid = Signal(name=f"valid{index}")
             stage = Signal.like(step, name=f"stage{index}", reset_less=True)
             m.d.sync += [valid.eq(stages[-1][1]), stage.eq(stages[-1][0])]

@@ -9,7 +9,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.datapath.plan import DatapathPlan
-from accel.hw.parts import spread
+from accel.hw.parts import spread, trail
 from accel.machine.config import PARAM_BYTES, AccelConfig
 from accel.machine.intrinsics import TABLE
 from accel.machine.isa import SOURCES_B, formats
@@ -38,8 +38,9 @@ class Operands(wiring.Component):
     """Registers that hold the operands of an iteration, selected from what the buffers give.
 
     The number of a prefix is the cycle that a signal belongs to, counted from the issue of the
-    iteration. Latency: 3, from `s0_fetch` to `s3`. Throughput: a fetch a cycle. The sources a and b
-    stay until they are fetched again.
+    iteration, where `read_cycles` is 2; else what comes from the buffers, and what follows, is so
+    much later. Latency: `DatapathPlan.operand_cycles`, from `s0_fetch` to `s3`. Throughput: a fetch
+    a cycle. The sources a and b stay until they are fetched again.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ class Operands(wiring.Component):
     Members
     -------
     s0_fetch : which sources are read (`fetch_layout`).
-    s2_acc, s2_res, s2_par : data of the buffers, two cycles after their addresses.
+    s2_acc, s2_res, s2_par : data of the buffers, `read_cycles` after their addresses.
     s2_issued, s2_operation : whether the last source came, and its instruction, for the data path.
     s3 : for each of ``plan.buses`` its elements.
     """
@@ -72,9 +73,7 @@ class Operands(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        s1, s2 = (Signal.like(self.s0_fetch, name=f"s{cycle}_fetch", init=None)
-                  for cycle in (1, 2))
-        m.d.sync += [s1.eq(self.s0_fetch), s2.eq(s1)]
+        *_, s1, s2 = trail(m, self.s0_fetch, self._plan.timing.read_cycles, "fetch")
         m.d.comb += [self.s2_issued.eq(s2.b), self.s2_operation.eq(s2.operation)]
         par = data.View(data.ArrayLayout(parameter_layout(self._records), self._columns),
                         self.s2_par)

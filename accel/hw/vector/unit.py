@@ -82,12 +82,13 @@ class Vector(wiring.Component):
                                                     self.lookups))} if self.lookups else {})})
 
     def elaborate(self, platform):
-        m = Module()
+        m, timing = Module(), self.machine.config.timing
         m.submodules.issue = issue = Issue(self.word, self.plan.retire_depth)
         m.submodules.decode = decode = Decode(self.plan, self.word,
                                                self.machine.immediates["vector"])
-        m.submodules.nest = nest = LoopNest(self.word["loops"].shape, COMPUTE_OPERANDS, self.tag)
-        m.submodules.ahead = ahead = Ahead(self.iteration)
+        m.submodules.nest = nest = LoopNest(
+            self.word["loops"].shape, COMPUTE_OPERANDS, self.tag, timing.nest_cycles)
+        m.submodules.ahead = ahead = Ahead(self.iteration, timing)
         pass_through(m, self, issue)
         word, operation = data.View(self.word, self.commands.p.word), nest.out_tag.operation
         _, folds = updates_of(self.plan, operation.select)
@@ -109,7 +110,7 @@ class Vector(wiring.Component):
         slot = _Slot(self)
         updates, _ = updates_of(self.plan, slot.iteration.operation.select)
         m.submodules.update = update = Update(updates, self.lanes, self._depth, TAG.size,
-                                               self.plan.value_bits)
+                                               self.plan.value_bits, timing.read_cycles)
         s0_folding = Signal()           # an update reads acc
         self._slot(m, slot, ahead, s0_folding)
         m.d.comb += [issue.working.eq(nest.busy | ahead.some | slot.full),

@@ -11,7 +11,6 @@ from accel.datapath.plan import plan
 from accel.machine.dram import Dram
 from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import Machine
-from accel.machine.timing import TIMING
 from accel.mapping.bounds.tilings import Many
 from accel.mapping.bounds.windows import (LoadedSource, Packed, WindowLine, computed_weights,
                                           packed_source, source_of)
@@ -65,7 +64,7 @@ class LayerFacts:
         self.weight_steps = self.weights / (step or config.bus_bytes)
         # Elements of which no two lie in one beat are bursts of their own.
         alone = step and apart >= config.bus_bytes
-        self.waits = max(self.latency + BURST_CYCLES - TIMING.bursts, 0) if alone else 0
+        self.waits = max(self.latency + BURST_CYCLES - config.timing.bursts, 0) if alone else 0
         self.sources = self._sources()
         self.answer = 0 if memory.in_order else memory.latency
         rate = memory.bytes_per_cycle
@@ -99,7 +98,7 @@ class LayerFacts:
     def weight_cycles(self, bytes_: np.ndarray, loads: np.ndarray | int) -> np.ndarray:
         """Cycles that load works for so many bytes of weights, in so many loads or fewer."""
         steps = bytes_ * (self.weight_steps / max(self.weights, 1))
-        return steps + self.waits * np.maximum(steps / TIMING.bursts - loads, 0)
+        return steps + self.waits * np.maximum(steps / self.config.timing.bursts - loads, 0)
 
     def _sources(self) -> list[LoadedSource | Packed | None]:
         operator, shape = self.operator, self.shape

@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 
 from accel.machine.config import AccelConfig, element_bytes
-from accel.machine.timing import TIMING
 from accel.mapping.lowering import Room, room_of
 from accel.mapping.schedules.cost import FAR, Cost, Number
 from accel.mapping.schedules.tiles import Shape, Tiles
@@ -133,7 +132,7 @@ def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[Number, Numb
     together = np.where(loaded == blocks, columns, 1)
     written = np.where((tiles.channels == shape.channels) & (not shape.planes), tiles.columns, 1)
     item = element_bytes(config.output)         # that of what gemm takes, too
-    row = TIMING.burst_bytes if _overlaps(config, shape) else shape.row  # as good as one
+    row = config.timing.burst_bytes if _overlaps(config, shape) else shape.row  # as good as one
     return (item * (row or together * loaded * size),
             item * written * tiles.channels * config.block_out)
 
@@ -141,7 +140,7 @@ def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[Number, Numb
 def _slowed(config: AccelConfig, size: Number, run: Number) -> Number:
     """The bytes that the bus could move while it moves `size` bytes in runs of `run`."""
     # Short runs are short bursts, which do not fill the bus of a memory that is `FAR`.
-    beats = TIMING.bursts * _up(np.minimum(run, TIMING.burst_bytes), config.bus_bytes)
+    beats = config.timing.bursts * _up(np.minimum(run, config.timing.burst_bytes), config.bus_bytes)
     return np.ceil(size * np.maximum(1, FAR / beats)).astype(np.int64)
 
 

@@ -1,13 +1,16 @@
 """Random machines, to hold simulators against each other on more than the shipped geometries."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from random import Random
 from typing import Any
 
 from accel.machine.config import BUFFERS, PARAM_BYTES, TABLE_BYTES, AccelConfig
 from accel.machine.dram import Dram
+from accel.machine.limits import limits_of
 from accel.machine.machine import Machine
+from accel.machine.status import REPORTERS
+from accel.machine.timing import TIMING, CoreTiming, TimingError
 
 from accel.sim.rtl import verilated
 from .check import MAX_CYCLES, Report, check, default_simulators
@@ -23,7 +26,8 @@ MOST_MACS = 128                 # multipliers, which make a model slow to build
 
 
 def random_config(seed: int) -> AccelConfig:
-    """A legal geometry, small enough to be Verilated soon; the same for the same seed."""
+    """A legal geometry with times of its own, small enough to be Verilated soon; the same for the
+    same seed."""
     random = Random(f"geometry {seed}")
     while True:
         batch = random.choice([1, 1, 1, 2, 4])
@@ -43,8 +47,27 @@ def random_config(seed: int) -> AccelConfig:
                          stage_depth=random.randrange(1, 9),
                          dsp_multipliers=random.choice([1, 8, 1 << 16]))
     bits = random.choice([(8,), (8, 4), (8, 2), (8, 4, 2)])
-    return replace(config, weight_bits=bits,
+    return replace(config, weight_bits=bits, timing=random_timing(seed),
                    wgt_bytes=max(config.wgt_bytes, 2 * bus_bytes * 8 // min(bits)))
+
+
+def random_timing(seed: int) -> CoreTiming:
+    """Legal times, about half of them other than the shipped; the same for the same seed."""
+    random = Random(f"timing {seed}")
+    while True:
+        chosen = {}
+        for one in fields(CoreTiming):
+            limits, shipped = limits_of(one), getattr(TIMING, one.name)
+            if random.random() < 0.5:
+                chosen[one.name] = random.choice(
+                    [limits.least, shipped // 2, shipped, 2 * shipped] if limits.is_power_of_two
+                    else [*range(limits.least, min(shipped + 4, limits.most or 0) + 1)])
+        try:
+            timing = CoreTiming(**chosen)
+            timing.require_reporters(len(REPORTERS))
+            return timing
+        except TimingError:             # a relation between two of them
+            continue
 
 
 def check_geometries(geometries: int, programs: int, seed: int = 0,

@@ -28,8 +28,6 @@ from accel.proof.access import Fault, Touch, require_ranges, touches
 
 from .units import Buffers, perform
 
-_FULL = 255
-
 
 def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None = None, *,
              inputs: Mapping[str, np.ndarray] | None = None) -> Run:
@@ -174,7 +172,7 @@ class _Execution:
     def _give(self, instruction: Instruction) -> bool:
         """Signal all targets at once, if none of their counters is full."""
         pairs = [(instruction.unit, target) for target in instruction.signals]
-        if any(self.counters[pair] == _FULL for pair in pairs):
+        if any(self.counters[pair] == self.machine.config.timing.tokens for pair in pairs):
             return False
         for pair in pairs:
             self.counters[pair] += 1

@@ -25,7 +25,7 @@ enum Base { DST, A, B, C, BASES };
 enum Code { CONST, SCALAR, READ, LOOKUP, CAST, BOOL, ADD, SUB, MUL, LOW, HIGH, AND, OR, XOR, SHL, SHR,
             ROUND, LT, LE, GT, GE, EQ, NE, SELECT, ABS, SUM_LANES, MAX_LANES, MIN_LANES };
 
-constexpr int UNITS = 4, SELECTORS = 16, FULL = 255, MAX_LOOPS = word::gemm::loops;
+constexpr int UNITS = 4, SELECTORS = 16, MAX_LOOPS = word::gemm::loops;
 constexpr int64_t CHUNK = 256;          // lanes at once: what they take stays in the cache
 
 }  // namespace
@@ -59,6 +59,7 @@ struct Machine {
     int32_t batch, block_in, block_out, acc, store;     // numbers of a buffer and of a unit
     int32_t wgt, weight_codes;          // a buffer; codes of `bits`, 0: loads have no such field
     int32_t pads_high;                  // loads have `pad_high`
+    int32_t tokens;                     // of a full counter
     int32_t unit[256];                                  // UNITS: fetch; -1: no instruction
     int32_t dma[UNITS];                                 // mask of buffers; 0: computes
     const Kernel *kernel[256 * SELECTORS];
@@ -527,7 +528,7 @@ private:
         }
         for (int other = 0; other < UNITS; other++) {
             int32_t &counter = p_.counters[unit * UNITS + other];
-            if (signals >> other & 1 && counter++ == FULL) return false;
+            if (signals >> other & 1 && counter++ == m_.tokens) return false;
         }
         return true;
     }

@@ -83,7 +83,7 @@ class _Buffer(ctypes.Structure):
 class _Machine(ctypes.Structure):
     _fields_ = [*((name, ctypes.c_int32) for name in ("batch", "block_in", "block_out", "acc",
                                                       "store", "wgt", "weight_codes",
-                                                      "pads_high")),
+                                                      "pads_high", "tokens")),
                 ("unit", ctypes.c_int32 * 256), ("dma", ctypes.c_int32 * len(UNITS)),
                 ("kernel", ctypes.POINTER(_Kernel) * (256 * len(_SELECTORS))),
                 ("buffer", _Buffer * 8)]
@@ -111,7 +111,7 @@ def _tables(machine: Machine) -> _Machine:
     config = machine.config
     tables = _Machine(config.batch, config.block_in, config.block_out, BUFFERS.index("acc"),
                       UNITS.index("store"), BUFFERS.index("wgt"), weight_codes(config),
-                      machine.pads_high)
+                      machine.pads_high, config.timing.tokens)
     units = (*UNITS, "fetch")
     for opcode in range(256):
         tables.unit[opcode] = units.index(machine.units[opcode]) if opcode in machine.units else -1

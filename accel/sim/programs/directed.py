@@ -67,14 +67,15 @@ def directed(machine: Machine) -> list[Case]:
 
 
 def _full_counter(machine: Machine, source: str, target: str) -> Case:
-    """The target is busy for long while the source gives it 256 tokens: the last has to wait, and
-    instructions gather behind it until there is no room."""
+    """The target is busy for long while the source gives it a token too many: the last has to wait,
+    and instructions gather behind it until there is no room."""
     give = {"signals": isa.unit_mask([target])}
     take = {"waits": isa.unit_mask([source])}
     short, taking = nothing(machine, source, 1), changed(nothing(machine, target, 1), take)
-    busy = 256 * (LATENCY + 1)
-    body = [nothing(machine, target, busy), *[changed(short, give)] * 255, taking,
-            changed(short, give), *[short] * _crowd(machine), *[taking] * 255]
+    full = machine.config.timing.tokens
+    busy = (full + 1) * (LATENCY + 1)
+    body = [nothing(machine, target, busy), *[changed(short, give)] * full, taking,
+            changed(short, give), *[short] * _crowd(machine), *[taking] * full]
     return _case(machine, f"full counter, {source} to {target}", body)
 
 

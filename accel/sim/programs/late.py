@@ -16,8 +16,6 @@ from .directed import changed, nothing
 LATE = 0x1FE
 """Instructions before those that matter, whose positions are on either side of a carry."""
 
-FULL = 255              # tokens that a counter holds
-
 
 def late(machine: Machine) -> list[Case]:
     """Programs that deadlock with every unit waiting, each in turn with the lowest instruction, and
@@ -40,7 +38,7 @@ def _refused(machine: Machine) -> Case:
     """Each unit gives the next one a token more than there can be."""
     giving = [changed(nothing(machine, unit, 1), {"signals": isa.unit_mask([_next(unit)])})
               for unit in UNITS]
-    given = FULL * len(UNITS)
+    given = machine.config.timing.tokens * len(UNITS)
     return _case(machine, Run(Status.DEADLOCK, UNITS[0], given), given, giving, giving,
                  f"signal of {UNITS[0]}")
 

@@ -27,6 +27,7 @@ public:
 
     bool requests() const { return requests_.valid(board_.now); }
     const Request &asked() const { return requests_.front(); }
+    uint64_t next_offer() const { return requests_.next(board_.now); }
     void grant() {
         requests_.pop(board_.now);
         board_.go_on(unit::fetch);
@@ -67,7 +68,7 @@ public:
             requested_++;
         }
         bool goes_on = finishing_ != was_finishing || handed
-                       || (wants(full && !handed) && requests_.size() < 2);
+                       || (wants(full && !handed) && requests_.has_room());
         if (goes_on) board_.go_on(unit::fetch);
         uint64_t next = whole();
         if (now < timing::begin_cycles) next = timing::begin_cycles;
@@ -134,11 +135,11 @@ public:
         : board_(board),
           dram_(nullptr, memory_bytes, timing, accesses + access::rows, access::count) {}
 
-    // Bursts that are under way at the begin of this cycle; one is for a cycle after its last.
+    // Bursts that are under way at the begin of this cycle; one is for some cycles after its last.
     uint32_t open() const {
         uint64_t now = board_.now;
         uint32_t closed = 0;
-        for (const Closed &one : closed_) closed += one.bursts * uint32_t(one.cycle + 2 > now);
+        for (const Closed &one : closed_) closed += one.bursts * uint32_t(one.cycle + timing::closing_cycles > now);
         return open_ + closed - (granted_ == now);
     }
     // Whether there are, if that is plain.
@@ -178,7 +179,7 @@ public:
         if (free) grant(fetch, load, store);
         dram_.edge(now, taken);
         if (uint32_t beats = streaming(false, store)) stream(beats);
-        set_timer(store);
+        set_timer(fetch, load, store);
     }
 
     // ---- cycles in which a beat of one burst is read, and none is written ----------------------
@@ -226,20 +227,23 @@ private:
     void close() {
         open_--;
         if (closed_[0].cycle != board_.now) {
-            closed_[1] = closed_[0];
+            std::copy_backward(closed_, std::end(closed_) - 1, std::end(closed_));
             closed_[0] = {board_.now, 0};
         }
         closed_[0].bursts++;
         if (request_there_) board_.go_on(MEMORY);       // the memory may have room for it
     }
 
-    void set_timer(const Store &store) {
+    void set_timer(const Fetch &fetch, const Load &load, const Store &store) {
         uint64_t now = board_.now, next = dram_.next_offer(now, request_there_);
         next = std::min({next, store.next_offer(), owners_.next(now), after(now, stream_end_)});
+        // Who asks wakes this part in the next cycle.
+        if (timing::relay_cycles > 1)
+            next = std::min({next, fetch.next_offer(), load.next_offer()});
         // How many are open matters when it is none, or when there may be no room for more.
-        if (!open_ || open_ + 2 * CLOSING >= timing::bursts)
+        if (!open_ || open_ + timing::closing_cycles * CLOSING >= timing::bursts)
             for (const Closed &one : closed_)
-                if (one.bursts) next = std::min(next, after(now, one.cycle + 2));
+                if (one.bursts) next = std::min(next, after(now, one.cycle + timing::closing_cycles));
         board_.set_timer(MEMORY, next);
     }
 
@@ -290,7 +294,7 @@ private:
     bool request_there_ = false, write_ = false;
     uint32_t open_ = 0;                     // bursts, after this cycle
     uint64_t granted_ = NEVER;              // when the latest was
-    Closed closed_[2] = {};                 // the latest
+    Closed closed_[timing::closing_cycles] = {};    // the latest
     uint32_t due_ = 0;                      // beats of accepted write requests
     uint32_t beat_ = 0;                     // of the oldest burst that is read
     Registered<Owner> owners_;
@@ -392,7 +396,7 @@ private:
     // When a run may end that is about to.
     uint64_t next_end() const {
         if (board_.halt) return board_.now + 1;
-        uint64_t next = stuck_ ? stuck_since_ + timing::patience_cycles - 1 + SEEN : NEVER;
+        uint64_t next = stuck_ ? stuck_since_ + timing::patience_cycles - 1 + timing::seen_cycles : NEVER;
         return std::min(next, ending_at_);
     }
 
@@ -404,9 +408,6 @@ private:
         if (quiet != quiet_) board_.wake_next(unit::fetch);
         quiet_ = quiet;
     }
-
-    // What units say passes `SEEN` registers before control acts on it.
-    static constexpr uint64_t SEEN = 2;
 
     void control() {
         uint64_t now = board_.now;
@@ -426,12 +427,12 @@ private:
         else if (settled_since_ == NEVER) settled_since_ = now;
         if (board_.halt) {
             bool counts = now >= ended_at_ + 1 + timing::settling_cycles;
-            done_ = counts && settled_since_ != NEVER && settled_since_ + SEEN <= now;
+            done_ = counts && settled_since_ != NEVER && settled_since_ + timing::seen_cycles <= now;
             return;
         }
         if (!stuck || !stuck_) stuck_since_ = now;
         stuck_ = stuck;
-        bool deadlock = stuck && now - stuck_since_ == timing::patience_cycles - 1 + SEEN;
+        bool deadlock = stuck && now - stuck_since_ == timing::patience_cycles - 1 + timing::seen_cycles;
         if (now == ending_at_) end({true, status::done, unit::fetch, fetch_.index()});
         else if (deadlock) end(blame());
     }

@@ -7,8 +7,9 @@ computed in it: memory is what `accel.sim.meaning.values` makes of the program. 
 in which nothing can change.
 
 Latencies and depths are those of `accel.machine.timing`, which the hardware reads, too, and those
-of the machine's datapaths (`accel.datapath.plan`); the object is the same for all machines. The
-parts themselves are written a second time, in C++: that both take the same cycles is tested.
+of the machine's datapaths (`accel.datapath.plan`); the object is the same for all machines of one
+timing. What remains in C++ are the parts' rules, which are written a second time: that both take
+the same cycles is tested, with each number changed (`tests/accel/sim/timed/test_times.py`).
 """
 
 import ctypes
@@ -31,7 +32,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import (ACCESSES, ACTIVITIES, CLIENTS, REPORTERS, Counters, Run, Status,
                                   Timeline)
-from accel.machine.timing import TIMING
+from accel.machine.timing import CoreTiming
 from accel.proof.access import DMA_BUFFERS
 from compiler.native import library_of
 from compiler.tensorize import Intrinsic
@@ -125,7 +126,7 @@ def measure(machine: Machine, program: AccelProgram) -> Run:
 
 def _timed(machine: Machine, program: AccelProgram, image: np.ndarray, size: int, dram: Dram,
            timeline: bool, times: np.ndarray, max_cycles: int) -> Run:
-    library = _library()
+    library = _library(machine.config.timing)
     words = np.concatenate((program.words.reshape(-1), np.zeros(8, np.uint8)))
     parameters, opcodes = _parameters(machine), _opcodes(machine)
     config = _Config(parameters=ctypes.pointer(parameters), opcodes=opcodes,
@@ -173,7 +174,7 @@ def _parameters(machine: Machine) -> _Parameters:
     config, gemm, vector = machine.config, plan(machine, "gemm"), plan(machine, "vector")
     result = _Parameters(
         bus_bits=exact_log2(config.bus_bytes), queue_depth=config.queue_depth,
-        store_depth=TIMING.write_room(config.bus_bytes), gemm_depth=gemm.retire_depth,
+        store_depth=config.timing.write_room(config.bus_bytes), gemm_depth=gemm.retire_depth,
         gemm_write=gemm.write_cycles, gemm_hazard=gemm.hazard_cycles,
         vector_depth=vector.retire_depth, vector_write=vector.write_cycles,
         vector_fold=vector.fold_cycles, vector_beats=vector.interval, bank_depth=config.bank_depth,
@@ -215,10 +216,10 @@ def _place(body: Intrinsic, name: str) -> int:
 
 
 @cache
-def _library() -> ctypes.CDLL:
-    """The native model, from the cache or newly built."""
+def _library(timing: CoreTiming) -> ctypes.CDLL:
+    """The native model of machines with these times, from the cache or newly built."""
     sources = {Path(name).name: (_HERE / name).read_text() for name in _SOURCES}
-    sources |= {"layouts.h": layouts_header(), "names.h": _names_header()}
+    sources |= {"layouts.h": layouts_header(), "names.h": _names_header(timing)}
     library = library_of("cycle", "the cycle simulator", sources, _FLAGS)
     library.cycle_run.restype = ctypes.c_void_p
     library.cycle_run.argtypes = [ctypes.POINTER(_Config), *[ctypes.c_void_p] * 3,
@@ -230,7 +231,7 @@ def _library() -> ctypes.CDLL:
     return library
 
 
-def _names_header() -> str:
+def _names_header(timing: CoreTiming) -> str:
     """The header of codes, numbers and structures that Python and C++ share."""
     names = {"unit": REPORTERS, "activity": ACTIVITIES, "access": ACCESSES, "buffer": BUFFERS,
              "source_a": isa.SOURCES_A, "source_b": isa.SOURCES_B,
@@ -244,7 +245,7 @@ def _names_header() -> str:
     tokens = ", ".join(str(ACTIVITIES.index(unit)) for unit in UNITS)
     masks = ", ".join(f"{name} = {_mask(BUFFERS, DMA_BUFFERS[unit])}"
                       for name, unit in (("loaded", "load"), ("stored", "store")))
-    times = ", ".join(f"{name} = {number}" for name, number, _ in TIMING.rows())
+    times = ", ".join(f"{name} = {number}" for name, number, _ in timing.rows())
     lines += [f"namespace buffer {{ constexpr uint32_t {masks}; }}",
               f"namespace timing {{ constexpr uint32_t {times}; }}",
               "namespace activity {", f"constexpr uint32_t tokens[] = {{{tokens}}};",

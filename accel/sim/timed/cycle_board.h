@@ -125,7 +125,7 @@ public:
                 count += uint32_t(change_[from][to]);
                 change_[from][to] = 0;
                 there_[to] |= uint32_t(count != 0) << from;
-                full_[from] |= uint32_t(count == (1u << timing::token_bits) - 1) << to;
+                full_[from] |= uint32_t(count == timing::tokens) << to;
             }
     }
 
@@ -173,8 +173,8 @@ private:
 };
 
 // A queue that offers its items from a register; accel/hw/queue.py. What is pushed in cycle t is
-// offered in t + LATENCY, or PAUSE + 1 cycles after the item before it has left; a `Relay` has
-// latency 1. Items may be pushed before their time.
+// offered in t + LATENCY, or PAUSE + 1 cycles after the item before it has left. Items may be pushed
+// before their time.
 template <typename T, uint64_t LATENCY = timing::queue_cycles, uint64_t PAUSE = 0> class Registered {
 public:
     bool empty() const { return items_.empty(); }
@@ -208,9 +208,12 @@ private:
     uint64_t pushed_ = NEVER, popped_ = NEVER, offered_ = NEVER;
 };
 
-template <typename T> class Relay : public Registered<T, 1> {
+// Two registers, or a queue of few items.
+template <typename T> class Relay : public Registered<T, timing::relay_cycles> {
 public:
-    bool ready(uint64_t now) const { return this->level(now) < 2; }
+    bool ready(uint64_t now) const { return this->level(now) < timing::relay_room; }
+    // At the end of this cycle.
+    bool has_room() const { return this->size() < timing::relay_room; }
 };
 
 // The commands that wait for a unit.

@@ -21,7 +21,8 @@ public:
     }
     bool empty() const { return items_.empty(); }
     bool valid(uint64_t now) const {
-        return !items_.empty() && std::max(items_.front() + 1, popped_) + 1 <= now;
+        return !items_.empty()
+               && std::max(items_.front() + timing::queue_cycles, popped_ + 1) <= now;
     }
     // Made now, and in the queue in cycle `queued`.
     void push(uint64_t now, uint64_t queued) {

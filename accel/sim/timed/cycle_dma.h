@@ -137,7 +137,7 @@ private:
     void make() {
         for (; left_ && level_ != timing::ahead; level_++) {
             made_ = std::max(made_, board_.now) + 1;
-            uint64_t checked = made_ + timing::nest_cycles + 1;
+            uint64_t checked = made_ + timing::walk_cycles;
             DmaRun run = {dram_[LEVELS_ - 1], address_[LEVELS_ - 1], loops_->run, loops_index_,
                           pads(), left_ == 1};
             if (outside(run)) board_.fail(status::address, unit_, loops_index_);
@@ -283,6 +283,7 @@ public:
 
     bool requests() const { return requests_.valid(board_.now); }
     const Request &asked() const { return requests_.front(); }
+    uint64_t next_offer() const { return requests_.next(board_.now); }
     void grant() {
         requests_.pop(board_.now);
         if (busy_) board_.go_on(unit::load);
@@ -320,12 +321,12 @@ public:
         if (relayed) incoming_.push(now, overlap_.step(front.run()));
         front.step(relayed, fire, moved, drained);
 
-        bool cuts = busy_ & (quiet_ | (requests_.size() < 2))
+        bool cuts = busy_ & (quiet_ | requests_.has_room())
                     & (!fresh_ | (runs_.size() != timing::bursts));
         bool moves = stepper_.busy & (!stepper_.takes() | !beats_.empty());
         uint64_t next = cuts | (!streams & (fire | moves)) ? now + 1 : front.next_event();
         next = std::min({next, runs_.next(now), after(now, drained_at_), after(now, stream_end_)});
-        bool takes = incoming_.size() < 2;
+        bool takes = incoming_.has_room();
         if ((!incoming_.empty() & !busy_) | (takes & front.has_run())) next = now + 1;
         board_.set_timer(unit::load, takes ? std::min(next, front.next_run()) : next);
     }
@@ -334,7 +335,7 @@ public:
 
     // How many, after this cycle, if beats come.
     uint32_t streaming() const {
-        bool steady = beats_.size() && beats_.size() < beat_room() && !errors_
+        bool steady = beats_.size() >= timing::beat_cycles && beats_.size() < beat_room() && !errors_
                       && board_.now >= stream_end_;
         return steady ? stepper_.taking() : 0;
     }
@@ -352,7 +353,7 @@ public:
 
 private:
     // From a step to when nothing of it is left in the data path.
-    static constexpr uint64_t PATH_ = 3;
+    static constexpr uint64_t PATH_ = timing::chunk_cycles + 1;
 
     uint32_t block_beats() const { return timing::burst_bytes >> board_.p.bus_bits; }
     uint32_t beat_room() const { return timing::beats - board_.p.kept_beats; }
@@ -423,7 +424,7 @@ private:
     Relay<DmaRun> incoming_;
     Registered<DmaRun> runs_;                       // requested, of which data is to come
     Relay<Request> requests_;
-    Registered<uint8_t, 1> beats_;                  // is it an error
+    Registered<uint8_t, timing::beat_cycles> beats_;        // is it an error
     uint32_t errors_ = 0;                           // of these
     Stepper stepper_;
     uint64_t drained_at_ = 0;                       // after the latest step
@@ -504,7 +505,7 @@ private:
 
     // A step's beat, which comes some cycles later, and `BurstWriter`.
     void form() {
-        uint64_t comes = board_.now + timing::read_cycles + 1;
+        uint64_t comes = board_.now + timing::form_cycles;
         uint32_t bits = board_.p.bus_bits, in_block = (timing::burst_bytes >> bits) - 1;
         uint32_t chunk = stepper_.chunk;
         beats_.push(comes, stepper_.index);

@@ -73,13 +73,20 @@ REGISTERED_BY = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed",
 """Modules that register the operators of a namespace, which torch knows only from then on."""
 
 NAMESPACE = re.compile(rb'"torch\.ops\.(\w+)\.(\w+)')
+WEIGHTS = re.compile(r"(.*/)?data/weights/[^/]*")
+TORCHAO = re.compile(rb"ctorchao[\w.]*\n(\w*Tensor)\n")
+"""A class of tensors, as the pickle of a weight names it."""
 
 
 def _register_operators(torch: Any, path: str | PathLike[str]) -> None:
-    """Imports what registers the operators that a file names; refuses those that nothing does."""
+    """Imports what registers the operators and the tensors that a file names; refuses operators
+    that nothing registers.
+    """
+    if kinds := sorted(set(tensors_of_torchao(path))):
+        _import("torchao", path, f"tensors {', '.join(kinds)}")
     for namespace, name in _named_operators(path).items():
         if namespace in REGISTERED_BY:
-            _import(namespace, path)
+            _import(namespace, path, "operators")
         if not hasattr(getattr(torch.ops, namespace), name):
             raise ImportRefused(
                 f"{path}: its operators of {namespace} are not known to torch; import the library "
@@ -87,11 +94,11 @@ def _register_operators(torch: Any, path: str | PathLike[str]) -> None:
                 "file")
 
 
-def _import(namespace: str, path: str | PathLike[str]) -> None:
+def _import(namespace: str, path: str | PathLike[str], what: str) -> None:
     try:
         importlib.import_module(REGISTERED_BY[namespace])
     except ImportError:
-        raise ImportRefused(f"{path}: its operators of {namespace} need that package, which is not "
+        raise ImportRefused(f"{path}: its {what} of {namespace} need that package, which is not "
                             f"installed; install lockstep-hw[{namespace}]") from None
 
 
@@ -101,6 +108,15 @@ def _named_operators(path: str | PathLike[str]) -> dict[str, str]:
         texts = [archive.read(name) for name in archive.namelist() if name.endswith(".json")]
     return {namespace.decode(): name.decode() for text in texts
             for namespace, name in NAMESPACE.findall(text)}
+
+
+def tensors_of_torchao(path: str | PathLike[str]) -> list[str]:
+    """The classes of the weights that are torchao's tensors, by their names, one for each weight.
+    Raises what `zipfile` does for a file that is damaged.
+    """
+    with zipfile.ZipFile(path) as archive:
+        return [found[1].decode() for name in archive.namelist() if WEIGHTS.fullmatch(name)
+                and (found := TORCHAO.search(archive.read(name)))]
 
 
 @contextmanager

@@ -34,7 +34,8 @@ SPELLINGS = tuple((name, re.compile(pattern)) for name, pattern in (
     ("quantized_decomposed", r"quantized_decomposed\."),
     ("torch's quantized", r"(quantized|_quantized)\.|aten\.(de)?quantize\b|aten\.quantize_per"),
     ("torch's fake_quantize", r"aten\.(_?fake_quantize|_?fused_moving_avg_obs_fake)"),
-    ("torch's packed weights", r"aten\._(weight_)?int\d+|aten\._int_mm|aten\._dyn_quant"),
+    ("torch's products of integers", r"aten\._int_mm\b"),
+    ("torch's packed weights", r"aten\._(weight_)?int\d+|aten\._dyn_quant"),
     ("torchao", r"torchao\.|.*torchao"),
 ))
 """Names of spellings, and what their signs begin with."""

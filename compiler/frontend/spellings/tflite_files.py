@@ -47,6 +47,8 @@ def _sign(operation: schema.TfliteOperation, inputs: list[schema.TfliteTensor]) 
 
 
 def _text(tensor: schema.TfliteTensor) -> str:
-    """The type of a constant, and whether it has a scale for each channel."""
-    scales = tensor.quantization
-    return tensor.kind.lower() + " per channel" * (scales is not None and not scales.per_tensor)
+    """The type of a constant, and whether it has a scale for each channel, or each block."""
+    kind, scales = tensor.kind.lower(), tensor.quantization
+    if scales is None or scales.per_tensor:
+        return kind
+    return f"{kind} in blocks of {scales.block}" if scales.block else f"{kind} per channel"

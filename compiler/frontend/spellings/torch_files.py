@@ -9,11 +9,9 @@ from typing import Any
 
 from compiler.frontend import kinds
 from compiler.frontend.building.refusal import ImportRefused
+from compiler.frontend.pytorch.files import tensors_of_torchao
 from compiler.frontend.spellings.signs import FileSigns, Sign
 
-WEIGHTS = re.compile(r"(.*/)?data/weights/[^/]*")
-TORCHAO = re.compile(rb"ctorchao[\w.]*\n(\w*Tensor)\n")
-"""A class of tensors, as the pickle of a weight names it."""
 TEXT = re.compile(r"(.*/)?(models/.*\.json|serialized_exported_program\.json)")
 PREFIX = "torch.ops."
 
@@ -23,9 +21,7 @@ def read(path: Path) -> FileSigns:
         with zipfile.ZipFile(path) as archive:
             texts = [json.loads(archive.read(name)) for name in archive.namelist()
                      if TEXT.fullmatch(name)]
-            tensors = [Sign(f"torchao.{found[1].decode()}", "constant")
-                       for name in archive.namelist() if WEIGHTS.fullmatch(name)
-                       and (found := TORCHAO.search(archive.read(name)))]
+        tensors = [Sign(f"torchao.{name}", "constant") for name in tensors_of_torchao(path)]
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise ImportRefused(f"{path}: cannot be read: {error}") from None
     programs = [text for text in texts if isinstance(text, Mapping)]

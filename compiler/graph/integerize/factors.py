@@ -89,10 +89,36 @@ class Shifted:
     zero: str | None
 
 
-def shifted_bytes(graph: Graph, value: str, producers: Mapping[str, Node]) -> Shifted | None:
-    """The bytes, less one number, that a value of int32 is."""
+def scaled_bytes(graph: Graph, node: Node, producers: Mapping[str, Node]
+                 ) -> tuple[Shifted, str] | None:
+    """The bytes less a number, and the number that these are multiplied by, that the first factor
+    of a product in float is: both one of the run, or one for each row of data that are rows.
+    """
+    product = producers.get(node.inputs[0])
+    for value, scale in (product.inputs, product.inputs[::-1]) if product is not None and (
+            product.op == "mul") else ():
+        whole = producers.get(value)
+        if whole is None or whole.op != "cast" or graph.values[value].dtype != "float32" or not (
+                _is_of_rows(graph, scale, value, node.op in IMAGES)):
+            continue
+        data = shifted_bytes(graph, whole.inputs[0], producers, rows=node.op not in IMAGES)
+        if data is not None:
+            return data, scale
+    return None
+
+
+def _is_of_rows(graph: Graph, value: str, data: str, image: bool) -> bool:
+    """True for one number, and for one of each row where data are no image."""
+    shape, whole = graph.values[value].shape, graph.values[data].shape
+    return shape == () or not image and shape == (*whole[:-1], 1)
+
+
+def shifted_bytes(graph: Graph, value: str, producers: Mapping[str, Node], rows: bool = False
+                  ) -> Shifted | None:
+    """The bytes, less one number, that a value of int32 is; with `rows` also less one of each."""
     node, zero = producers.get(value), None
-    if node is not None and node.op == "sub" and graph.values[node.inputs[1]].shape == ():
+    if node is not None and node.op == "sub" and _is_of_rows(graph, node.inputs[1], value,
+                                                             not rows):
         zero, node = node.inputs[1], producers.get(node.inputs[0])
     if node is None or node.op != "cast" or graph.values[node.inputs[0]].dtype not in (
             "int8", "uint8"):

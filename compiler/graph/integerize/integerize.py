@@ -185,7 +185,7 @@ class _Rewriting:
         if core is not None and replacement is None:
             replacement, name = (self._with_residual(core, out, activations)
                                  or self._with_slope(core, out, activations) or (None, name))
-            if replacement is None and not self._looks_up(core):
+            if replacement is None and not self._looks_up(core) and not find(core.op).picks:
                 elementwise = find(core.op).kind is Kind.ELEMENTWISE
                 self.reasons.setdefault(core.name, "" if form or elementwise else NO_FORM)
         attrs: dict[str, object] = {"scale": out.scale, "zp": out.zp}
@@ -254,14 +254,14 @@ class _Rewriting:
         made = affine_of_channels(self.view, core, out, bounds)
         if made is not None:
             return (made,)
-        region = self.regions.before(node)
+        wide = out.dtype != "int8"
+        region = self.regions.before(node, nearest=wide)
         if region is None:
             return ()
-        for value in (out.value, *region.sources):
-            bits = self.graph.values[value].dtype.lstrip("uint")
-            if bits != "8":
-                raise StaysFloat(f"tables and maps are of 8 bits, and {value!r} has {bits}")
-        return (tabled(self.view, region) if len(region.sources) == 1 else
+        for value in region.sources:
+            if (bits := self.graph.values[value].dtype.lstrip("uint")) != out.dtype[3:]:
+                raise StaysFloat(f"{value!r} has {bits} bits and its result {out.dtype[3:]}")
+        return (tabled(self.view, region) if len(region.sources) == 1 and not wide else
                 mapped(self.view, region, core, out, bounds),)
 
     def _with_residual(self, core: Node, out: Stored, activations: list[Node]

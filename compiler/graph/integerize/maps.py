@@ -1,5 +1,5 @@
-"""Float functions of two int8 tensors as expressions of integers: what `integerize` makes of
-elementwise operators that have no integer form of their own.
+"""Float functions of two int8 tensors, and of one or two of int16, as expressions of integers: what
+`integerize` makes of elementwise operators that have no integer form of their own.
 
 Every value on the way is an integer times a real scale; the operators' own expressions say what is
 done to it. Sums and comparisons of unequal scales go to a common finer scale, rounded; a bound of
@@ -16,8 +16,10 @@ from compiler.graph.graph import Node, TensorType
 from compiler.graph.integerize.quantized import QuantizedView
 from compiler.graph.integerize.regions import Region
 from compiler.graph.reference import evaluate_node
+from compiler.ops.families.elementwise import MOST_OFF
+from compiler.ops.integers.fixed_point import limits_of
 from compiler.ops.integers.integer_text import INT8, IntegerRange, operands, range_of
-from compiler.ops.records.broadcasting import broadcast, common_shape
+from compiler.ops.records.broadcasting import broadcast, broadcast_shape
 from compiler.ops.records.integer_forms import (Bounds, IntegerNode, StaysFloat, Stored, clamp_to,
                                                 multiplier_of)
 from compiler.ops.registry import expression, find
@@ -31,15 +33,16 @@ LONGEST = 2000          # characters
 
 def mapped(view: QuantizedView, region: Region, core: Node, out: Stored, bounds: Bounds
            ) -> IntegerNode:
-    """The `qmap` of a region with two sources, at most 1 step from its float meaning. Behind `core`
-    come activations, which leave what is within `bounds`, and the quantization to `out`.
+    """The `qmap` of a region with at most two sources, at most `MOST_OFF` steps from its float
+    meaning. Behind `core` come activations, which leave what is within `bounds`, and the
+    quantization to `out`.
 
     Raises StaysFloat with the reason where integers of 32 bits cannot compute it.
     """
-    if len(region.sources) != len(INPUTS):
+    if len(region.sources) > len(INPUTS):
         raise StaysFloat(f"it computes with {len(region.sources)} quantized values")
     shapes = [view.shape(source) for source in region.sources]
-    if common_shape(*shapes) != view.shape(region.nodes[-1].outputs[0]):
+    if broadcast_shape(*shapes) != view.shape(region.nodes[-1].outputs[0]):
         raise StaysFloat("a constant gives it more dimensions than its inputs have")
     whole = view.shape(region.nodes[-1].outputs[0])
     operands = {node.outputs[0]: view.operand(node.outputs[0], whole) for node in region.nodes
@@ -47,14 +50,15 @@ def mapped(view: QuantizedView, region: Region, core: Node, out: Stored, bounds:
     values = {node.inputs[0]: operands[node.outputs[0]].value for node in region.nodes
               if node.outputs[0] in operands}
     names = {values.get(source) or view.stored[source]: name
-             for source, name in zip(region.sources, INPUTS, strict=True)}
+             for source, name in zip(region.sources, INPUTS, strict=False)}
     known: dict[str, Term] = {value: _leaf(names[stored.value], stored)
                               for value, stored in operands.items()}
     for node in region.nodes[:region.nodes.index(core) + 1]:
         if node.outputs[0] not in known:
             known[node.outputs[0]] = _value(view, node, known, names)
     return IntegerNode("qmap", tuple(names),
-                       {"function": _requantized(known[core.outputs[0]], out, bounds)})
+                       {"function": _requantized(known[core.outputs[0]], {*names.values()}, out,
+                                                 bounds)})
 
 
 def _value(view: QuantizedView, node: Node, known: Mapping[str, "Term"],
@@ -83,6 +87,7 @@ def _value(view: QuantizedView, node: Node, known: Mapping[str, "Term"],
 class Scaled:
     """real = integer * scale, at most `error` off; the integer is `text` and lies in `range`. Where
     it is another integer and a zero point, `stored` is that integer and `zp` the number to add.
+    Tensors lie within `limits`.
     """
 
     text: str
@@ -91,6 +96,7 @@ class Scaled:
     error: float = 0.0
     stored: str = ""
     zp: int = 0
+    limits: tuple[int, int] = INT8
 
     @property
     def greatest(self) -> int:
@@ -98,24 +104,28 @@ class Scaled:
 
     def times(self, factor: int) -> "Scaled":
         """This number in steps that are finer by a factor."""
-        return self if factor == 1 else _made(f"({self.text} * {factor})", self.scale / factor,
-                                              self.error)
+        return self if factor == 1 else self.made(f"({self.text} * {factor})", self.scale / factor,
+                                                  self.error)
+
+    def made(self, text: str, scale: float, error: float) -> "Scaled":
+        """Another number of the same tensors."""
+        return _made(text, scale, error, self.limits)
 
 
-def _made(text: str, scale: float, error: float) -> Scaled:
+def _made(text: str, scale: float, error: float, limits: tuple[int, int]) -> Scaled:
     if len(text) > LONGEST:
         raise StaysFloat(f"its expression would have more than {LONGEST} characters")
     if not 0 < scale < float("inf"):
         raise StaysFloat(f"its scale would be {scale:g}")
     try:
-        range_ = range_of(text, [INT8] * len(INPUTS))
+        range_ = range_of(text, [limits] * len(INPUTS))
     except ValueError as reason:
         raise StaysFloat(str(reason)) from None
-    return Scaled(text, scale, range_, error)
+    return Scaled(text, scale, range_, error, limits=limits)
 
 
 def _leaf(name: str, stored: Stored) -> Scaled:
-    moved = _made(_moved(name, -stored.zp), stored.scale, 0.0)
+    moved = _made(_moved(name, -stored.zp), stored.scale, 0.0, limits_of(stored.dtype))
     return replace(moved, stored=name, zp=-stored.zp) if stored.zp else moved
 
 
@@ -158,7 +168,7 @@ def _number_alike(a: Scaled, number: float) -> tuple[Scaled, Scaled]:
         factor, integer = factor // common, integer // common
         if a.greatest * factor + abs(integer) <= MOST:
             fine = a.times(factor)
-            return fine, _made(str(integer), fine.scale, abs(integer * fine.scale - number))
+            return fine, a.made(str(integer), fine.scale, abs(integer * fine.scale - number))
     raise StaysFloat(f"{number:g} is more than int32 holds of its steps of {a.scale:g}")
 
 
@@ -176,7 +186,7 @@ def _sum(sign: str) -> Callable[[Term, Term], Term]:
         left, right = _common(a, b)
         texts = (left.stored, right.stored) if sign == "-" and _have_one_zero(left, right) else (
             left.text, right.text)
-        return _made(f"({texts[0]} {sign} {texts[1]})", left.scale, left.error + right.error)
+        return left.made(f"({texts[0]} {sign} {texts[1]})", left.scale, left.error + right.error)
     return of
 
 
@@ -201,9 +211,9 @@ def _chosen(name: str) -> Callable[[Term, Term], Term]:
         error = max(left.error, right.error)
         if _have_one_zero(left, right):
             stored = f"{name}({left.stored}, {right.stored})"
-            return replace(_made(_moved(stored, left.zp), left.scale, error), stored=stored,
+            return replace(left.made(_moved(stored, left.zp), left.scale, error), stored=stored,
                            zp=left.zp)
-        return _made(f"{name}({left.text}, {right.text})", left.scale, error)
+        return left.made(f"{name}({left.text}, {right.text})", left.scale, error)
     return of
 
 
@@ -212,13 +222,13 @@ def _product(a: Term, b: Term) -> Term:
         a, b = _that_fit(a, b)
         error = (a.error * b.greatest * b.scale + b.error * a.greatest * a.scale
                  + a.error * b.error)
-        return _made(f"({a.text} * {b.text})", a.scale * b.scale, error)
+        return a.made(f"({a.text} * {b.text})", a.scale * b.scale, error)
     number, tensor = (b, a) if isinstance(a, Scaled) else (a, cast(Scaled, b))
     number = cast(float, number)
     if number == 0:
         return 0.0
     text = tensor.text if number > 0 else f"(0 - {tensor.text})"
-    return _made(text, tensor.scale * abs(number), tensor.error * abs(number))
+    return tensor.made(text, tensor.scale * abs(number), tensor.error * abs(number))
 
 
 def _that_fit(a: Scaled, b: Scaled) -> tuple[Scaled, Scaled]:
@@ -235,11 +245,11 @@ def _coarser(x: Scaled, bits: int) -> Scaled:
     if not bits:
         return x
     step = x.scale * 2**bits
-    return _made(f"(({x.text} + {1 << bits - 1}) >> {bits})", step, x.error + step / 2)
+    return x.made(f"(({x.text} + {1 << bits - 1}) >> {bits})", step, x.error + step / 2)
 
 
 def _magnitude(x: Term) -> Term:
-    return _made(f"abs({x.text})", x.scale, x.error) if isinstance(x, Scaled) else abs(x)
+    return x.made(f"abs({x.text})", x.scale, x.error) if isinstance(x, Scaled) else abs(x)
 
 
 _BINARY: Mapping[str, Callable[[Term, Term], Term]] = {
@@ -318,12 +328,13 @@ def _term(element: te.Expr, reads: Mapping[te.Expr, Term], node: Node) -> Term:
     raise StaysFloat(f"{node.op} is no sum, product, minimum, maximum or magnitude of its inputs")
 
 
-def _requantized(term: Term, out: Stored, bounds: Bounds) -> str:
-    if not isinstance(term, Scaled) or operands(term.text) != set(INPUTS):
-        raise StaysFloat("it does not depend on both of its quantized inputs")
+def _requantized(term: Term, names: set[str], out: Stored, bounds: Bounds) -> str:
+    if not isinstance(term, Scaled) or operands(term.text) != names:
+        raise StaysFloat("it does not depend on all of its quantized inputs")
     mult, shift = multiplier_of(term.scale / out.scale, float(term.greatest))
-    error = term.error / out.scale + 256 * 2**-16               # of the multiplier
-    if error >= 1:
+    low, high = limits_of(out.dtype)
+    error = term.error / out.scale + (high - low + 1) * 2**-16      # of the multiplier
+    if error >= MOST_OFF[out.dtype]:
         raise StaysFloat(f"integers of 32 bits could be off by {error:.3g} steps")
     clamp = clamp_to(out, bounds)
     return (f"requantize({term.text}, {mult}, {shift}, {clamp['zp']}, {clamp['lo']}, "

@@ -40,6 +40,7 @@ class MissingQuantizations:
         """The lack of its first input in float, and of its weight; a bias may be in float."""
         told = False
         for place, value in enumerate(node.inputs[:2]):
+            value = before_reshapes(value, self.producers)
             producer = self.producers.get(value)
             if producer is not None and (producer.op == "dequantizelinear" or (
                     {find(producer.op).kind, find(node.op).kind} == {Kind.ELEMENTWISE})):
@@ -68,6 +69,15 @@ class MissingQuantizations:
                        if reader.op != "quantizelinear"), None)
         if reader is not None:
             yield f"a QuantizeLinear is missing between it and {reader.name} ({reader.op})"
+
+
+def before_reshapes(value: str, producers: Mapping[str, Node]) -> str:
+    """The value that reshapes made this one of: importers put them around sequences, so messages
+    name what the file has.
+    """
+    while (node := producers.get(value)) is not None and node.op == "reshape":
+        value = node.inputs[0]
+    return value
 
 
 def _has_integers(node: Node) -> bool:

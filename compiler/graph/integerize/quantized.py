@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from compiler.graph.graph import Graph, Node
+from compiler.graph.integerize.missing import before_reshapes
 from compiler.ops.records.broadcasting import along
 from compiler.ops.records.integer_forms import ACCUMULATOR_BITS, StaysFloat, Stored
 from compiler.ops.records.operator import Kind
@@ -80,7 +81,8 @@ class QuantizedView:
     def activation(self, value: str) -> Stored:
         node = self.producers.get(value)
         if node is None or node.op != "dequantizelinear":
-            raise StaysFloat(f"its input {value!r} is not quantized{self._between(node)}")
+            raise StaysFloat(f"its input {before_reshapes(value, self.producers)!r} is not quantized"
+                             f"{self._between(node)}")
         source, parameters = node.inputs[0], self.parameters(node)
         if source in self.graph.constants:
             raise StaysFloat(f"its input {value!r} is a constant")

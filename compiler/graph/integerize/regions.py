@@ -34,19 +34,19 @@ class Regions:
         self.places = {value: place for place, value in enumerate(
             (*graph.inputs, *(node.outputs[0] for node in graph.nodes)))}
 
-    def before(self, node: Node) -> Region | None:
+    def before(self, node: Node, nearest: bool = False) -> Region | None:
         """The region that ends with a quantization; None where it computes from something that is
         neither quantized nor constant, or from constants alone, which are folded. Raises StaysFloat
         for constants of many elements.
 
         It begins at the nearest quantized tensor that alone decides an element, though others lie
         in between: with these, x * sigmoid(x) is a function of x. Where there is none, it begins at
-        the quantized tensors that lie next.
+        the quantized tensors that lie next, as it always does where the `nearest` are asked for.
         """
         result = node.outputs[0]
         near = region = self._walk(result, {result})
         through = {result}
-        while region is not None and len(region.sources) > 1:
+        while region is not None and len(region.sources) > 1 and not nearest:
             if region.sources[-1] not in self.view.producers:
                 return near
             through.add(region.sources[-1])

@@ -1,6 +1,6 @@
 """Products that nothing quantizes, as sums of integers in planes, which any target computes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import ClassVar
@@ -10,7 +10,7 @@ import numpy as np
 from compiler.graph.graph import Graph, Node
 from compiler.graph.integerize.factors import (IMAGES, IN_INT32, Weight, dequantized_weight,
                                                integer_weight, is_product, of_one_row,
-                                               shifted_bytes, stored_data)
+                                               scaled_bytes, shifted_bytes, stored_data)
 from compiler.graph.notes import Note
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.records.planes import SUM_BITS, planes_for
@@ -26,7 +26,8 @@ class ProductsAsSums:
 
     Before: operators between quantizations are integer ones, dequantized constants still nodes.
     After: products of an activation in bytes, or in 16 bits, sum integers where int32 holds all
-    sums, the weight's zero points are in its integers, and the data's is one number. Those that
+    sums, the weight's zero points are in its integers, and the data has one scale, or each group of
+    a convolution has its own. Those that
     stay in float have a note; with `results` False only those in int32 are replaced. The sums are
     exact, so what was computed in int32 stays the same to the bit.
     """
@@ -74,7 +75,7 @@ class _Rewriting:
             return False
         x, y = (stored_data(self.graph, value, self.producers) for value in node.inputs[:2])
         if x is None:
-            return False
+            return self._of_channels(node) or self._of_scaled(node)
         if y is not None:
             return self._of_computed(node, x, y)
         weight = self._weight(node)
@@ -90,12 +91,53 @@ class _Rewriting:
 
     def _of_weight(self, node: Node, x: Node, weight: Weight) -> bool:
         source, zero = x.inputs[0], x.attrs["zp"]
-        scale = _product_of(weight.scales, x)
+        scale = _product_of(weight.scales, x.attrs["scale"])
         if scale is None or weight.planes(self.builder.values[source].dtype) is None:
             return False
         self._dequantized(node, self._sums(node, source, weight, zero), scale,
                           (weight.totals * zero).astype(np.int32))
         return True
+
+    def _of_channels(self, node: Node) -> bool:
+        """Replaces a convolution of bytes with scales and zero points of groups of channels."""
+        x, weight = self.producers.get(node.inputs[0]), self._weight(node)
+        if node.op not in IMAGES or x is None or weight is None or x.op != "dequantizelinear" or (
+                x.inputs[0] in self.graph.constants or weight.planes("int8") is None):
+            return False
+        count, dtype = len(weight.steps), self.graph.values[x.inputs[0]].dtype
+        scales, zeros = (_of_outputs(self.graph.constants[value], node.attrs.get("group", 1), count)
+                         for value in x.inputs[1:])
+        scale = None if scales is None else _product_of(weight.scales, scales)
+        if scale is None or zeros is None or x.attrs["axis"] != 1 or dtype not in ("int8", "uint8"):
+            return False
+        source, half = self._in_int8(x.inputs[0])
+        points = self._seen(node, source, weight) * (zeros.astype(np.int64) - half)[:, None, None]
+        point = self._constant(node, "points", points.astype(np.int32))
+        sums = self._step("sub", self._sums(node, source, weight, 0), point)
+        self._dequantized(node, sums, scale, np.zeros(count, np.int32))
+        return True
+
+    def _of_scaled(self, node: Node) -> bool:
+        """Replaces a product of bytes whose scale and zero point the run knows."""
+        found, weight = scaled_bytes(self.graph, node, self.producers), self._weight(node)
+        if found is None or weight is None or weight.planes("int8") is None:
+            return False
+        data, scale = found
+        source, half = self._in_int8(data.value)
+        sums = self.builder.fresh(f"{node.outputs[0]}_sums")
+        self._shifted(node, source, weight, data.zero, half, sums)
+        channels = (-1, 1, 1) if node.op in IMAGES else (-1,)
+        scales = weight.scales.astype(np.float32).reshape(channels)
+        factors = self._step("mul", scale, self._constant(node, "scale", scales))
+        self._with_bias(node, lambda value: self.builder.emit(
+            "mul", self.builder.fresh_node(f"{node.name}_scaled"),
+            [self._step("cast", sums, to="float32"), factors], value))
+        return True
+
+    def _in_int8(self, value: str) -> tuple[str, int]:
+        """The stored form of bytes, and by how much that is less."""
+        unsigned = self.graph.values[value].dtype == "uint8"
+        return (self._step("to_int8", value), 128) if unsigned else (value, 0)
 
     def _of_computed(self, node: Node, a: Node, b: Node) -> bool:
         """Replaces a product of two computed matrices of bytes."""
@@ -104,7 +146,7 @@ class _Rewriting:
             return False
         greatest = [max(each.attrs["zp"] + 128, 127 - each.attrs["zp"]) for each in (a, b)]
         bound = greatest[0] * greatest[1] * self.graph.values[sources[0]].shape[-1]
-        scale = _product_of(np.array(b.attrs["scale"]), a)
+        scale = _product_of(np.array(b.attrs["scale"]), a.attrs["scale"])
         if scale is None or bound >= 1 << SUM_BITS - 1:
             return False
         sums = self._joined(node, "qmatmul", [*sources], self._axis(node),
@@ -121,41 +163,40 @@ class _Rewriting:
         weight = data and self._weight(node)
         if data is None or weight is None or weight.planes("int8") is None:
             return False
-        unsigned = self.graph.values[data.value].dtype == "uint8"
-        source, half = (self._step("to_int8", data.value), 128) if unsigned else (data.value, 0)
+        source, half = self._in_int8(data.value)
         is_sequence = node.op in IMAGES and len(self.graph.values[data.value].shape) == 3
-        (self._of_sequences if is_sequence else self._shifted)(node, source, weight, data.zero,
-                                                               half)
+        (self._of_sequences if is_sequence else self._shifted)(
+            node, source, weight, data.zero, half, node.outputs[0])
         return True
 
-    def _of_sequences(self, node: Node, source: str, weight: Weight, zero: str | None, half: int
-                      ) -> None:
+    def _of_sequences(self, node: Node, source: str, weight: Weight, zero: str | None, half: int,
+                      value: str) -> None:
         """Replaces a convolution of sequences, as one of images of one row."""
         images, length, extent = self.builder.values[source].shape
         source = self._step("reshape", source, shape=(images, length, 1, extent))
-        value, image = node.outputs[0], self.builder.fresh(f"{node.outputs[0]}_image")
-        self._shifted(replace(node, outputs=(image,), attrs=of_one_row(node.attrs)), source, weight,
-                      zero, half)
+        image = self.builder.fresh(f"{value}_image")
+        self._shifted(replace(node, attrs=of_one_row(node.attrs)), source, weight, zero, half,
+                      image)
         self.builder.emit("reshape", self.builder.fresh_node(image), [image], value,
                           shape=self.graph.values[value].shape)
 
-    def _shifted(self, node: Node, source: str, weight: Weight, zero: str | None, half: int
-                 ) -> None:
+    def _shifted(self, node: Node, source: str, weight: Weight, zero: str | None, half: int,
+                 value: str) -> None:
         """Adds the sums of data less its zero point; that of the stored form is less by half."""
         if zero is None and not half:
-            self._sums(node, source, weight, 0, node.outputs[0])
+            self._sums(node, source, weight, 0, value)
         else:
-            self._less(node, source, self._sums(node, source, weight, 0), weight, zero, half)
+            self._less(node, source, self._sums(node, source, weight, 0), weight, zero, half, value)
 
-    def _less(self, node: Node, source: str, sums: str, weight: Weight, zero: str | None, half: int
-              ) -> None:
+    def _less(self, node: Node, source: str, sums: str, weight: Weight, zero: str | None, half: int,
+              value: str) -> None:
         """Takes the zero point, less that of the stored form, times sums of weights from sums."""
         seen = self._seen(node, source, weight).astype(np.int32)
         totals = self._constant(node, "totals", seen)
         offset = self._constant(node, "half", np.array(-half, np.int32))
         point = self._step("add", zero, offset) if zero else offset
         self.builder.emit("sub", self.builder.fresh_node(f"{node.name}.less"),
-                          [sums, self._step("mul", totals, point)], node.outputs[0])
+                          [sums, self._step("mul", totals, point)], value)
 
     def _seen(self, node: Node, source: str, weight: Weight) -> np.ndarray:
         """The sum of the weights that lie on an image, of every place where pads make it differ;
@@ -165,7 +206,8 @@ class _Rewriting:
         if not any(node.attrs["pads"]):
             return weight.totals.reshape(-1, 1, 1)
         _, *image = self.builder.values[source].shape
-        return find("conv").meaning(node.attrs, np.ones((1, *image), np.int32),
+        attrs = {"dilations": (1, 1), "group": 1, **node.attrs}
+        return find("conv").meaning(attrs, np.ones((1, *image), np.int32),
                                     weight.steps.astype(np.int32))
 
     def _sums(self, node: Node, source: str, weight: Weight, pad_value: int, value: str = ""
@@ -192,13 +234,16 @@ class _Rewriting:
 
     def _dequantized(self, node: Node, sums: str, scale: np.ndarray, point: np.ndarray) -> None:
         """The numbers that sums are, and the bias where there is one."""
-        bias, value = node.inputs[2:], node.outputs[0]
         factors = (self._constant(node, "scale", scale), self._constant(node, "zero_point", point))
-        self.builder.emit("dequantizelinear", self.builder.fresh_node(f"{node.name}_dequantize"),
-                          [sums, *factors], self.builder.fresh(value) if bias else value,
-                          axis=self._axis(node) if scale.ndim else 0)
+        self._with_bias(node, lambda value: self.builder.emit(
+            "dequantizelinear", self.builder.fresh_node(f"{node.name}_dequantize"),
+            [sums, *factors], value, axis=self._axis(node) if scale.ndim else 0))
+
+    def _with_bias(self, node: Node, emit: Callable[[str], str]) -> None:
+        """Adds what makes a value, which is the product's or, with a bias, is added to that."""
+        bias, value = node.inputs[2:], node.outputs[0]
+        whole = emit(self.builder.fresh(value) if bias else value)
         if bias:
-            whole = self.builder.nodes[-1].outputs[0]
             if node.op in IMAGES:
                 count = self.graph.values[bias[0]].shape[0]
                 bias = (self._step("reshape", bias[0], shape=(count, 1, 1)),)
@@ -217,10 +262,19 @@ class _Rewriting:
         return self.builder.emit(op, self.builder.fresh_node(value), inputs, value, **attrs)
 
 
-def _product_of(scales: np.ndarray, x: Node) -> np.ndarray | None:
+def _of_outputs(array: np.ndarray, group: int, count: int) -> np.ndarray | None:
+    """What all input channels of a group have, for each of the outputs; None where they differ, or
+    have one for all groups."""
+    groups = array.reshape(group, -1) if array.size % group == 0 else array
+    if array.ndim != 1 or groups.ndim != 2 or (groups != groups[:, :1]).any():
+        return None
+    return groups[:, 0].repeat(count // group)
+
+
+def _product_of(scales: np.ndarray, others: np.ndarray | float) -> np.ndarray | None:
     """The scales of sums in float32; None where it does not have them."""
     with np.errstate(over="ignore", under="ignore"):
-        product = (scales.astype(np.float64) * x.attrs["scale"]).astype(np.float32)
+        product = (scales.astype(np.float64) * others).astype(np.float32)
     return product if ((product > 0) & np.isfinite(product)).all() else None
 
 

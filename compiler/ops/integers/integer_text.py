@@ -168,8 +168,9 @@ def _check_numbers(name: str, numbers: list[int], text: str) -> None:
         if not (mult == 0 or MIN_MULTIPLIER <= mult <= MAX_MULTIPLIER) or not (
                 0 <= shift <= MAX_SHIFT):
             raise _refused(text, f"{mult} / 2**{shift} is no multiplier of the machine")
-        if not (-128 <= zp <= 127 and -128 <= lo <= hi <= 127):
-            raise _refused(text, f"zp {zp}, lo {lo} and hi {hi} are no int8 in order")
+        least, most = _TYPES["int16"]
+        if not (least <= zp <= most and least <= lo <= hi <= most):
+            raise _refused(text, f"zp {zp}, lo {lo} and hi {hi} are no int16 in order")
 
 
 def _read(tree: ast.expr, known: Mapping[str, Any], meaning: Mapping[str, Callable]) -> Any:
@@ -270,7 +271,7 @@ _ARRAYS: dict[str, Callable] = {
     "clamp": lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi), "select": np.where,
     "rshift_rne": _rounded_shift,
     "requantize": lambda acc, *parameters: requantize(
-        np.asarray(acc).astype(np.float64), *parameters).astype(np.int64),
+        np.asarray(acc).astype(np.float64), *parameters, np.int64),
     **{dtype: partial(lambda dtype, x: np.asarray(x).astype(dtype).astype(np.int64), dtype)
        for dtype in _TYPES}}
 

@@ -34,9 +34,9 @@ def meaning(nest):
         yield (*addresses, first, number == len(counts) - 1)
 
 
-def run(layout, nests, p_stall, seed=0):
+def run(layout, nests, p_stall, seed=0, cycles=TIMING.nest_cycles):
     """Iterations as they come, and the cycles in which none came until the last had come."""
-    dut = LoopNest(layout["loops"].shape, COMPUTE_OPERANDS, 8)
+    dut = LoopNest(layout["loops"].shape, COMPUTE_OPERANDS, 8, cycles)
     rng, seen, empty = random.Random(seed), [], []
 
     async def bench(ctx):
@@ -74,11 +74,13 @@ def test_matches_nested_loops(unit, p_stall):
     assert seen == [one for nest in nests for one in meaning(nest)]
 
 
-def test_no_cycle_between_instructions():
+@pytest.mark.parametrize("cycles", [TIMING.nest_cycles, TIMING.nest_cycles + 2])
+def test_no_cycle_between_instructions(cycles):
     rng = random.Random(2)
     nests = [random_nest(rng, 6) for _ in range(12)]
-    _, empty = run(GEMM, nests, 0.0)
-    assert empty == 1 + TIMING.nest_cycles     # the first load's cycle, and the way out
+    seen, empty = run(GEMM, nests, 0.0, cycles=cycles)
+    assert seen == [one for nest in nests for one in meaning(nest)]
+    assert empty == 1 + cycles                  # the first load's cycle, and the way out
 
 
 def test_longest_extent():

@@ -5,8 +5,7 @@ import pytest
 from amaranth.lib import data
 
 from accel.hw.parts import ECP5
-from accel.hw.queue import Queue, Relay
-from accel.machine.timing import TIMING
+from accel.hw.queue import Queue, Relay, relay
 from tests.support.amaranth_sim import collect, feed, get, put, simulate, stalls
 
 ITEM = data.StructLayout({"a": 7, "b": 3})
@@ -22,11 +21,12 @@ class Ecp5Queue(Queue):
 @pytest.mark.parametrize("p_in, p_out", [(0, 0), (0.6, 0.2), (0.2, 0.6)])
 @pytest.mark.parametrize("make", [
     lambda: Queue(ITEM, 1), lambda: Queue(ITEM, 2), lambda: Queue(ITEM, 8),
-    lambda: Queue(ITEM, 1, registered=True), lambda: Queue(ITEM, 8, registered=True),
-    lambda: Ecp5Queue(ITEM, 2), lambda: Ecp5Queue(ITEM, 8, registered=True),
-    lambda: Ecp5Queue(ITEM, 8, pause=True), lambda: Relay(ITEM)],
+    lambda: Queue(ITEM, 1, 2), lambda: Queue(ITEM, 8, 2),
+    lambda: Ecp5Queue(ITEM, 2), lambda: Ecp5Queue(ITEM, 8, 2), lambda: Queue(ITEM, 8, 5),
+    lambda: Ecp5Queue(ITEM, 8, 2, pause=True), lambda: Relay(ITEM),
+    lambda: relay(ITEM, 3)],
     ids=["1", "2", "8", "registered 1", "registered 8", "ecp5 2", "ecp5 registered 8",
-         "ecp5 pause 8", "relay"])
+         "latency 5", "ecp5 pause 8", "relay", "relay 3"])
 def test_order_and_fields_are_kept(make, p_in, p_out):
     rng = random.Random(1)
     items = [{"a": rng.randrange(128), "b": rng.randrange(8)} for _ in range(60)]
@@ -44,12 +44,13 @@ def test_latency_is_one_cycle():
     simulate(dut, testbench)
 
 
-def test_latency_of_a_register():
-    dut = Queue(8, 4, registered=True)
+@pytest.mark.parametrize("cycles", [2, 3, 5])
+def test_latency_of_a_register(cycles):
+    dut = Queue(8, 4, cycles)
 
     async def testbench(ctx):
         await put(ctx, dut.i, 5)
-        for _ in range(TIMING.queue_cycles - 1):
+        for _ in range(cycles - 1):
             assert ctx.get(dut.some) and not ctx.get(dut.o.valid)
             await ctx.tick()
         assert ctx.get(dut.o.valid) and ctx.get(dut.o.payload) == 5
@@ -57,8 +58,8 @@ def test_latency_of_a_register():
 
 
 @pytest.mark.parametrize("make, cycles", [
-    (lambda: Queue(8, 4, registered=True), TIMING.queue_cycles), (lambda: Relay(8), 1)],
-                         ids=["registered", "relay"])
+    (lambda: Queue(8, 4, 2), 2), (lambda: Queue(8, 8, 4), 4), (lambda: Relay(8), 1),
+    (lambda: relay(8, 2), 2)], ids=["registered", "4", "relay", "relay 2"])
 def test_one_item_a_cycle_through_registers(make, cycles):
     dut = make()
 
@@ -73,7 +74,7 @@ def test_one_item_a_cycle_through_registers(make, cycles):
 
 
 def test_a_pause_shows_what_has_left():
-    dut, seen = Queue(8, 4, pause=True), []
+    dut, seen = Queue(8, 4, 2, pause=True), []
 
     async def testbench(ctx):
         for value in (5, 6):
@@ -98,10 +99,10 @@ def test_one_item_a_cycle():
     simulate(dut, testbench)
 
 
-@pytest.mark.parametrize("registered", [False, True])
+@pytest.mark.parametrize("latency", [1, 2, 4])
 @pytest.mark.parametrize("depth", [1, 2, 8])
-def test_holds_as_many_as_its_depth(depth, registered):
-    dut = Queue(8, depth, registered)
+def test_holds_as_many_as_its_depth(depth, latency):
+    dut = Queue(8, depth, latency)
 
     async def testbench(ctx):
         for value in range(depth):

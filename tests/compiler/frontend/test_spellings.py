@@ -46,6 +46,7 @@ SIGNS = {
     "quantized_decomposed": "quantized_decomposed.quantize_per_tensor.default",
     "torch's quantized": "quantized.conv2d.new",
     "torch's fake_quantize": "aten.fake_quantize_per_tensor_affine.default",
+    "torch's products of integers": "aten._int_mm.default",
     "torch's packed weights": "aten._weight_int4pack_mm.default",
     "torchao": "torchao.dequantize_affine.default",
 }
@@ -134,6 +135,16 @@ def test_kernels_of_tflite(tmp_path: Path, data, weights, spelling, types) -> No
         [data], kind="FullyConnectedOptions"))
     wanted = [] if spelling is None else [Spelled(spelling, "FULLY_CONNECTED", types, 1)]
     assert read_signs(path).spelled == wanted
+
+
+def test_weights_in_blocks_are_not_per_channel(tmp_path: Path) -> None:
+    weight = Given((4, 32), "int8", np.ones((4, 32), np.int8), bits=4, block=16,
+                   block_scales=np.ones((4, 2), np.float16))
+    path = tmp_path / "net.tflite"
+    path.write_bytes(one_operator("FULLY_CONNECTED", [Given((1, 32)), weight, None],
+                                  [Given((1, 4))], kind="FullyConnectedOptions"))
+    assert [row.types for row in read_signs(path).spelled] == [
+        "float32, weights int4 in blocks of 16"]
 
 
 def test_the_converter_of_tflite_and_its_version() -> None:

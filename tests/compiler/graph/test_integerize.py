@@ -322,6 +322,23 @@ def test_an_operator_without_a_form_on_integers_is_told(qdq) -> None:
                            "DequantizeLinear and a QuantizeLinear",)
 
 
+def test_reshapes_around_sequences_are_not_told(qdq) -> None:
+    """Importers write them: no note is about one, and reasons name what the file has."""
+    one = qdq()
+    y = one.add("Conv", one.requantized(one.input("x", 1, 2, 8)), one.weight(3, 2, 3), name="conv")
+    assert optimize(convert(one.model(one.requantized(y)))).notes == ()
+    one = qdq()
+    y = one.add("Conv", one.input("x", 1, 2, 8), one.weight(3, 2, 3), name="conv")
+    assert optimize(convert(one.model(one.requantized(y)))).notes == (
+        "conv.conv2d (conv2d) stays in float: its input 'x' is not quantized",)
+    one = qdq()
+    x = one.requantized(one.add("Relu", one.input("x", 1, 2, 8), name="act"))
+    y = one.add("Conv", x, one.weight(3, 2, 3), name="conv")
+    assert optimize(convert(one.model(one.requantized(y)))).notes == (
+        "act (relu) stays in float: a QuantizeLinear and a DequantizeLinear are missing behind its "
+        "input 'x'",)
+
+
 def test_integerizing_twice_changes_nothing(qdq) -> None:
     one, y = conv_net(qdq)
     graph = optimize(convert(one.model(y)))

@@ -131,3 +131,43 @@ def test_scales_that_are_too_far_apart_are_told(qdq) -> None:
     graph = optimize(model_of(qdq, own("Max"), (1.0, 1e-6, 1.0), (3, 5, 0)))
     assert [note for note in graph.notes if "its scales on the way, 1 and 1e-06, are too far apart"
             in note], graph.notes
+
+
+def gate(one, a, b):
+    """The first times a part of the second, which is 0 to 1."""
+    part = one.add("Clip", one.add("Add", one.add("Mul", b, one.constant(np.float32(0.2))),
+                                   one.constant(np.float32(0.5))),
+                   one.constant(np.float32(0)), one.constant(np.float32(1)))
+    return one.add("Mul", a, part)
+
+
+def hard_sigmoid(one, a, b):
+    return one.add("HardSigmoid", a, alpha=0.2, beta=0.5)
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint16"])
+@pytest.mark.parametrize("function", [rectified, own("Max"), own("Mul"), gate, hard_sigmoid])
+def test_maps_of_16_bits_are_within_four_steps(qdq, function, dtype: str) -> None:
+    """A sixty-fourth of a step of int8, as of sums of two tensors; most are within one."""
+    one, rng = qdq(opset=21), np.random.default_rng(5)
+    middle = 0 if dtype == "int16" else 1 << 15
+    sides = [one.dequantize(one.input(name, 64, 64, dtype=dtype), scale, middle + zero, dtype)
+             for name, scale, zero in (("x", 1.7e-4, 0), ("y", 1.2e-4, 0))]
+    out = 3.1e-5 if function is hard_sigmoid else 9e-4
+    q = one.quantize(function(one, *sides), out, middle - 99, dtype)
+    model = convert(one.model(q, dtypes={q: dtype}), "net")
+    info = np.iinfo(dtype)
+    feeds = {name: rng.integers(info.min, info.max, (64, 64), endpoint=True).astype(dtype)
+             for name in model.inputs}
+    graph, real = optimize(model), optimize(model, standard_passes(integerize=False))
+    assert [node.op for node in graph.nodes if not node.op.startswith("to_")] == ["qmap"]
+    found, wanted = (evaluate(each, feeds)[q].astype(int) for each in (graph, real))
+    assert np.abs(found - wanted).max() <= 4 and np.mean(np.abs(found - wanted) <= 1) > 0.98
+
+
+def test_tables_of_16_bits_say_why(qdq) -> None:
+    one = qdq(opset=21)
+    x = one.dequantize(one.input("x", 4, dtype="int16"), 0.01, 0, "int16")
+    q = one.quantize(one.add("Erf", x), 1e-4, 0, "int16")
+    notes = optimize(convert(one.model(q, dtypes={q: "int16"}))).notes
+    assert any("erf is no sum, product, minimum, maximum or magnitude" in note for note in notes)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from accel.machine.config import preset
+from accel.machine.config import ConfigError, preset
 from runtime.exploring.axes import VariedAxis, AxisError, axes_of_file, axis_of, changed_config
 
 TINY = preset("tiny-1x4x4")
@@ -15,6 +15,7 @@ TINY = preset("tiny-1x4x4")
     ("block_out=8,16", VariedAxis("block_out", ("8", "16"))),
     ("wgt=half,same", VariedAxis("wgt_bytes", ("half", "same"))),
     ("memory.latency=16", VariedAxis("memory.latency", ("16",))),
+    ("timing.ahead=8,half", VariedAxis("timing.ahead", ("8", "half"))),
     ("weight_bits=8,8+4", VariedAxis("weight_bits", ("8", "8+4"))),
     ("machine=a.py,tiny-1x4x4", VariedAxis("machine", ("a.py", "tiny-1x4x4")))])
 def test_fields_and_their_values(text: str, axis: VariedAxis) -> None:
@@ -34,6 +35,14 @@ def test_the_memory_keeps_what_is_not_varied() -> None:
     config = changed_config(changed_config(TINY, {"memory.latency": "7"}),
                             {"memory.bytes_per_cycle": "1.5", "memory.in_order": "true"})
     assert config.memory.options == {"latency": 7, "bytes_per_cycle": 1.5, "in_order": True}
+
+
+def test_so_do_the_times() -> None:
+    config = changed_config(changed_config(TINY, {"timing.ahead": "half"}),
+                            {"timing.nest_cycles": "5", "timing.bursts": "32"})
+    assert config.timing.options == {"ahead": 8, "nest_cycles": 5, "bursts": 32}
+    with pytest.raises(ConfigError, match="^ahead of the timing must be a power of two, not 5$"):
+        changed_config(TINY, {"timing.ahead": "5"})
 
 
 @pytest.mark.parametrize(("text", "message"), [
@@ -70,10 +79,11 @@ def test_half_of_an_odd_number_is_refused() -> None:
 def test_a_file_has_the_same_axes(tmp_path: Path) -> None:
     path = tmp_path / "space.toml"
     path.write_text('[vary]\nblock_out = [8, 16]\nwgt = ["half"]\nweight_bits = [[8], [8, 4]]\n'
-                    '[vary.memory]\nlatency = [16]\nin_order = [true]\n')
+                    '[vary.memory]\nlatency = [16]\nin_order = [true]\n'
+                    '[vary.timing]\nahead = [8]\n')
     assert axes_of_file(path) == [*map(axis_of, (
         "block_out=8,16", "wgt=half", "weight_bits=8,8+4", "memory.latency=16",
-        "memory.in_order=true"))]
+        "memory.in_order=true", "timing.ahead=8"))]
 
 
 @pytest.mark.parametrize(("text", "message"), [

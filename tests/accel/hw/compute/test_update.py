@@ -16,9 +16,9 @@ def wrapped(value, bits=32):
     return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
 
 
-def run(updates, elements, bits=32):
+def run(updates, elements, bits=32, reading=TIMING.read_cycles):
     """Memory afterwards; an element, or none, a cycle: (acc, addr, assign, kind, values)."""
-    dut = Update(updates, LANES, DEPTH, 4, bits)
+    dut = Update(updates, LANES, DEPTH, 4, bits, reading)
     memory = [[0] * LANES for _ in range(DEPTH)]
 
     def packed(values):
@@ -28,8 +28,8 @@ def run(updates, elements, bits=32):
         return [wrapped(raw >> bits * lane, bits) for lane in range(LANES)]
 
     async def bench(ctx):
-        first, output = packed([-77] * LANES), packed([-78] * LANES)
-        for cycle in range(len(elements) + 8):
+        awaited = [packed([-77] * LANES)] * reading
+        for cycle in range(len(elements) + 6 + reading):
             element = elements[cycle] if cycle < len(elements) else None
             if element:
                 acc, addr, assign, kind, _ = element
@@ -38,16 +38,15 @@ def run(updates, elements, bits=32):
                                       "update": 1 << updates.index(kind) if kind else 0})
             else:
                 ctx.set(dut.element, {"addr": 3})
-            late = (elements[cycle - TIMING.old_cycles]
-                    if TIMING.old_cycles <= cycle < len(elements) + TIMING.old_cycles else None)
+            old = reading + 1
+            late = elements[cycle - old] if old <= cycle < len(elements) + old else None
             ctx.set(dut.value, packed(late[4] if late else [5] * LANES))
-            ctx.set(dut.r_data, output)
-            output = first
-            first = (packed(memory[ctx.get(dut.r_addr)]) if ctx.get(dut.r_en)
-                     else random.getrandbits(LANES * bits))
+            ctx.set(dut.r_data, awaited.pop(0))
+            awaited.append(packed(memory[ctx.get(dut.r_addr)]) if ctx.get(dut.r_en)
+                           else random.getrandbits(LANES * bits))
             if ctx.get(dut.w_en):
                 memory[ctx.get(dut.w_addr)] = unpacked(ctx.get(dut.w_data))
-                assert ctx.get(dut.tag) == (cycle - TIMING.old_cycles - 1) % 16
+                assert ctx.get(dut.tag) == (cycle - old - 1) % 16
             await ctx.tick()
 
     simulate(dut, bench)
@@ -62,6 +61,16 @@ def meaning(elements, bits=32):
             memory[addr] = list(values) if assign or not kind else [
                 wrapped(KINDS[kind](one, value), bits) for one, value in zip(old, values)]
     return memory
+
+
+@pytest.mark.parametrize("reading", [2, 3, 5])
+@pytest.mark.parametrize("spread", [1, 2, 4, 8])
+def test_whatever_a_read_takes(spread, reading):
+    rng = random.Random(spread)
+    elements = [None if rng.random() < 0.2 else
+                (rng.random() < 0.9, rng.randrange(spread), rng.random() < 0.1, "sum",
+                 [rng.randrange(-99, 99) for _ in range(LANES)]) for _ in range(150)]
+    assert run(("sum",), elements, reading=reading) == meaning(elements)
 
 
 @pytest.mark.parametrize("spread", [1, 2, 4, 8])

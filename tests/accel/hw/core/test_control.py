@@ -38,7 +38,7 @@ def nothing_moves(ctx, dut):
 
 @pytest.mark.parametrize("end", [finishes, nothing_moves])
 def test_of_all_errors_that_of_the_lowest_instruction_is_reported_in_the_end(end):
-    dut = Control()
+    dut = Control(TIMING)
 
     async def testbench(ctx):
         await begin(ctx, dut)
@@ -67,7 +67,7 @@ def test_of_all_errors_that_of_the_lowest_instruction_is_reported_in_the_end(end
 
 
 def test_done_waits_for_units_and_memory():
-    dut = Control()
+    dut = Control(TIMING)
 
     async def testbench(ctx):
         await begin(ctx, dut)
@@ -90,7 +90,7 @@ def test_done_waits_for_units_and_memory():
 
 
 def test_a_deadlock_takes_patience_and_names_the_first_that_waits():
-    dut = Control()
+    dut = Control(TIMING)
 
     async def testbench(ctx):
         await begin(ctx, dut)
@@ -114,7 +114,7 @@ def test_a_deadlock_takes_patience_and_names_the_first_that_waits():
 
 
 def test_no_deadlock_while_anything_can_go_on():
-    dut = Control()
+    dut = Control(TIMING)
 
     async def testbench(ctx):
         await begin(ctx, dut)
@@ -131,7 +131,7 @@ def test_no_deadlock_while_anything_can_go_on():
 
 
 def test_start_counts_only_between_runs():
-    dut = Control()
+    dut = Control(TIMING)
 
     async def testbench(ctx):
         await begin(ctx, dut)

@@ -2,6 +2,7 @@ import random
 
 from accel.hw.core.tokens import Tokens
 from accel.machine.config import UNITS
+from accel.machine.timing import TIMING
 from tests.support.amaranth_sim import simulate
 
 N = len(UNITS)
@@ -36,7 +37,7 @@ class Counters:
 
 
 def run(steps: int, p_take: float, seed: int = 0) -> tuple[Counters, int]:
-    rng, model, dut = random.Random(seed), Counters(), Tokens()
+    rng, model, dut = random.Random(seed), Counters(), Tokens(TIMING)
     asked: list[int | None] = [None] * N
     refusals = 0
 

@@ -11,9 +11,7 @@ from accel.figures.traffic import dram_bytes
 from accel.machine.config import preset
 from accel.machine.dram import Dram
 from accel.machine.machine import Machine
-from accel.machine.timing import TIMING
 from accel.mapping.bounds import bound_of, bounds_of_tilings
-from accel.mapping.bounds import traffic
 from accel.mapping.bounds.tilings import every_tiling, listed
 from accel.mapping.bounds.traffic import LayerFacts
 from accel.mapping.builders.layer import MappedLayer
@@ -182,7 +180,6 @@ def test_waits_for_bursts_by_hand(columns, waits) -> None:
 @pytest.mark.parametrize("latency, ratio", [(64, 1.1), (300, 1.4)])
 def test_elements_that_are_bursts_of_their_own(latency, ratio) -> None:
     """A product whose second matrix is loaded column by column, 1,536 elements."""
-    assert traffic.TIMING.bursts == TIMING.bursts
     machine = machine_of("pynq-1x16x16", memory=Dram(latency=latency))
     net = Net(3)
     result = net.matmul(net.input(1, 24, 32), net.input(1, 32, 48, name="b"))

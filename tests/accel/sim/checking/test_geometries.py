@@ -1,9 +1,12 @@
 """Random machines are legal, and the simulators agree on them."""
 
+from dataclasses import fields
+
 import pytest
 
 from accel.machine.config import BUFFERS, AccelConfig
 from accel.machine.machine import Machine
+from accel.machine.timing import CoreTiming
 from accel.sim.checking.geometries import check_geometries, random_config
 from accel.sim.programs.generate import generate
 
@@ -20,6 +23,14 @@ def test_geometries_differ_in_everything():
                          "memory"):
             assert len({getattr(config, field) for config in configs}) >= 3, field
     assert all(config.macs_per_cycle <= 128 for config in configs)
+
+
+def test_every_number_of_the_hardware_differs_from_the_shipped_one():
+    configs = [random_config(seed) for seed in range(100)]
+    for one in fields(CoreTiming):
+        values = {getattr(config.timing, one.name) for config in configs}
+        assert len(values) >= 3 or one.name == "burst_bytes", one.name      # that is the port's
+        assert one.default in values
 
 
 def test_buffers_go_down_to_the_fewest_entries():

@@ -285,3 +285,17 @@ def test_a_library_that_is_not_installed_is_named(tmp_path, monkeypatch):
         programs.graph_of(path)
     assert str(refused.value) == (f"{path}: its operators of torchao need that package, which is "
                                   "not installed; install lockstep-hw[torchao]")
+
+
+def test_tensors_of_a_library_that_is_not_installed_are_named(tmp_path, monkeypatch):
+    """Weights of int8 that torchao made: their operators are aten's own."""
+    path = tmp_path / "m.pt2"
+    torch.export.save(torch.export.export(nn.Linear(3, 2), (random(2, 3),)), path)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("m/data/weights/weight_7",
+                         b"\x80\x02ctorchao.quantization\nInt8Tensor\n")
+    monkeypatch.setitem(files.REGISTERED_BY, "torchao", "torchao_that_is_not_there")
+    with pytest.raises(ImportRefused) as refused:
+        programs.graph_of(path)
+    assert str(refused.value) == (f"{path}: its tensors Int8Tensor of torchao need that package, "
+                                  "which is not installed; install lockstep-hw[torchao]")

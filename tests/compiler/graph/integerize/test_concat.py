@@ -83,3 +83,26 @@ def test_a_constant_in_float_stays_in_float_with_a_note(qdq, onnx_values, rng) -
     feeds = {name: rng.normal(size=graph.values[name].shape).astype(np.float32)
              for name in graph.inputs}
     np.testing.assert_allclose(evaluate(graph, feeds)[y], onnx_values(model, feeds)[y], atol=1e-6)
+
+
+@pytest.mark.parametrize("scales", [(0.05, 0.05), (0.05, 0.03)])
+def test_nothing_is_quantized_between_it_and_a_product(qdq, rng, scales) -> None:
+    """Parts of one scale have it together, as if a quantization with it stood there."""
+    nets = []
+    for explicit in (False, True):
+        one = qdq(seed=3)
+        parts = [one.requantized(one.input(name, 1, c, 5, 5), scale, 7, "int8")
+                 for name, c, scale in zip("ab", (3, 2), scales, strict=True)]
+        y = one.add("Concat", *parts, axis=1)
+        y = one.requantized(y, scales[0], 7, "int8") if explicit else y
+        y = one.add("Relu", one.add("Conv", y, one.weight(4, 5, 3, 3), pads=[1, 1, 1, 1]))
+        nets.append(optimize(convert(one.model(one.requantized(y, 0.06, -128, "int8")))))
+    feeds = {name: (3 * rng.normal(size=(1, c, 5, 5))).astype(np.float32)
+             for name, c in (("a", 3), ("b", 2))}
+    ops = [node.op for node in nets[0].nodes]
+    if scales[0] != scales[1]:
+        assert "qconv2d" not in ops
+        return
+    assert ops.count("qconcat") == ops.count("qconv2d") == 1 and "concat" not in ops
+    (found,), (wanted,) = (evaluate(net, feeds).values() for net in nets)
+    np.testing.assert_array_equal(found, wanted)

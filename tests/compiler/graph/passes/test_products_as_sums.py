@@ -69,6 +69,34 @@ def test_a_convolution(qdq, data) -> None:
 
 @settings(max_examples=tries(12))
 @given(st.data())
+def test_channels_with_scales_and_zero_points_of_their_own(qdq, data) -> None:
+    """One for all channels of a group: a convolution by channels, as NNCF quantizes its data."""
+    one, draw = qdq(seed=data.draw(SEEDS), opset=21), data.draw
+    group, dtype = draw(st.sampled_from([2, 4])), draw(st.sampled_from(["int8", "uint8"]))
+    low, each = (-128 if dtype == "int8" else 0), 4 // group
+    steps = (one.constant(np.repeat(one.rng.uniform(0.01, 0.05, group), each).astype(np.float32)),
+             one.constant(np.repeat(one.rng.integers(low, low + 256, group), each).astype(dtype)))
+    x = one.add("QuantizeLinear", one.input("x", 2, 4, 6, 5), *steps, axis=1)
+    x = one.add("DequantizeLinear", x, *steps, axis=1)
+    w = weight(one, draw, draw(st.sampled_from(["int8", "uint8"])), (8, each, 3, 2), 0)
+    bias = [one.constant(one.rng.normal(size=8).astype(np.float32))] if draw(st.booleans()) else []
+    pads = draw(st.sampled_from([[0, 0, 0, 0], [1, 0, 2, 1]]))
+    y = one.add("Relu", one.add("Conv", x, w, *bias, group=group, pads=pads))
+    feeds = {"x": one.rng.normal(size=(2, 4, 6, 5)).astype(np.float32) * 3}
+    assert in_planes(assert_alike(one.model(y), feeds)) == ["qconv2d", "joined_planes"]
+
+
+def test_channels_of_a_group_with_several_scales_stay_in_float(qdq) -> None:
+    one = qdq(opset=21)
+    steps = one.constant(np.float32([0.1, 0.2])), one.constant(np.int8([0, 0]))
+    x = one.add("QuantizeLinear", one.input("x", 1, 2, 4, 4), *steps, axis=1)
+    x = one.add("DequantizeLinear", x, *steps, axis=1)
+    graph = compiled(one.model(one.add("Conv", x, one.weight(4, 2, 3, 3))))
+    assert in_planes(graph) == []
+
+
+@settings(max_examples=tries(12))
+@given(st.data())
 def test_rows(qdq, data) -> None:
     one, draw = qdq(seed=data.draw(SEEDS), opset=21), data.draw
     op = draw(st.sampled_from(["Gemm", "MatMul"]))
@@ -126,6 +154,29 @@ def test_a_dynamic_product_is_the_same_to_the_bit(qdq, data) -> None:
         graph, optimize(convert(model), standard_passes(integerize=False))))
     assert in_planes(graph) == ["qconv2d" if images else "qdense", "joined_planes"]
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize(("op", "steps"), [("MatMul", ()), ("MatMul", (2, 3, 1)), ("Conv", ()),
+                                           ("Gemm", ())])
+def test_data_whose_scale_the_run_knows(qdq, op: str, steps: tuple, dtype: str) -> None:
+    """(x - zero) * scale, with one of each or, in rows, with those of each row."""
+    one = qdq(seed=2, opset=21)
+    shape = {"MatMul": (2, 3, 17), "Conv": (2, 3, 5, 4), "Gemm": (3, 17)}[op]
+    x, z = (one.add("Cast", one.input(name, *extents, dtype=dtype), to=6)
+            for name, extents in (("x", shape), ("z", steps)))
+    real = one.add("Mul", one.add("Cast", one.add("Sub", x, z), to=1), one.input("s", *steps))
+    w = one.weight(6, 3, 3, 2) if op == "Conv" else one.weight(17, 7, axis=1)
+    bias = [one.constant(one.rng.normal(size=6 if op == "Conv" else 7).astype(np.float32))]
+    y = one.add(op, real, w, *(bias if op != "MatMul" else []),
+                **({"pads": [1, 0, 2, 1]} if op == "Conv" else {}))
+    info = np.iinfo(dtype)
+    feeds = {name: one.rng.integers(info.min, info.max, extents).astype(dtype)
+             for name, extents in (("x", shape), ("z", steps))}
+    feeds["s"] = one.rng.uniform(0.01, 0.1, steps).astype(np.float32)
+    graph = assert_alike(one.model(one.add("Relu", y)), feeds)
+    assert in_planes(graph) == ["qconv2d" if op == "Conv" else "qdense", "joined_planes"]
+    assert not any("missing" in note for note in graph.notes)
 
 
 def test_as_many_planes_as_the_sums_need(qdq) -> None:

@@ -119,7 +119,7 @@ def test_operands_are_found() -> None:
     ("x0 + 9223372036854775807", "9223372036854775807 is no int64"),
     ("int8(x0 + (x1 < 2))", "x1 < 2 is no integer"), ("int4(x0)", "int4(x0) is no integer"),
     ("requantize(x0, 5, 3, 0, -128, 127)", "5 / 2**3 is no multiplier of the machine"),
-    ("requantize(x0, 32768, 3, 0, 5, 4)", "zp 0, lo 5 and hi 4 are no int8 in order")])
+    ("requantize(x0, 32768, 3, 0, 5, 4)", "zp 0, lo 5 and hi 4 are no int16 in order")])
 def test_what_is_no_function_is_refused(text: str, reason: str) -> None:
     message = f"function must be an expression of integers: {reason}, not {text!r}"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):

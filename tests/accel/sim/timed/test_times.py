@@ -1,0 +1,78 @@
+"""Each number of the hardware is changed, nothing else, and simulators and RTL agree."""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+
+import pytest
+
+from accel.machine.config import AccelConfig, ConfigError
+from accel.machine.intrinsics import SHIPPED
+from accel.machine.machine import Machine
+from accel.machine.timing import CoreTiming
+from accel.sim.checking.check import cases, compare
+from accel.sim.checking.geometries import quick_simulators
+from accel.sim.timed import cycle
+
+SMALL = AccelConfig("small", 1, 2, 2, 64, 64, 64, 64, 128, 64, tab_bytes=1024, queue_depth=2,
+                    stage_depth=8)
+INSTRUCTIONS = ("load", "store", "gemm", "add", "copy", "requantize", "reduce_add", "reduce_max",
+                "lookup")
+"""Those that use all ports and updates."""
+
+POWERS = ("bursts", "burst_bytes", "beats", "prefetch", "ahead", "in_flight")
+"""Numbers that are powers of two, so that one more is refused."""
+
+EVERY = {one.name: one.default + 1 for one in fields(CoreTiming) if one.name not in POWERS} | {
+    "bursts": 16, "beats": 16, "prefetch": 2, "ahead": 4, "in_flight": 2}
+
+
+def machine(timing: Mapping[str, int]) -> Machine:
+    return Machine(replace(SMALL, timing=timing),
+                   tuple(one for one in SHIPPED if one.name in INSTRUCTIONS))
+
+
+def difference(own: Machine, count: int, longest: int = 1 << 20) -> str:
+    """The first difference in directed, `count` random, faulty and late programs, of those with at
+    most `longest` instructions; "" for none."""
+    simulators = quick_simulators(own)
+    for case in cases(own, count):
+        if case.program.count > longest:
+            continue
+        runs = {name: simulate(own, case) for name, simulate in simulators.items()}
+        if found := compare(own, case, runs):
+            return found.describe()
+    return ""
+
+
+def test_every_number_may_be_another_one():
+    assert difference(machine(EVERY), 8, 100) == ""
+
+
+@pytest.mark.parametrize("name", POWERS)
+def test_what_must_be_a_power_of_two_is_refused_wrong(name):
+    number = getattr(CoreTiming(), name) + 1
+    with pytest.raises(ConfigError, match=f"^{name} of the timing must be a power of two, not "
+                                          f"{number}$"):
+        machine({name: number})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [one.name for one in fields(CoreTiming)
+                                  if one.name != "burst_bytes"])
+def test_each_number_changed_alone(name):
+    default = getattr(CoreTiming(), name)
+    for value in (default // 2, 2 * default) if name in POWERS else (default + 1,):
+        assert difference(machine({name: value}), 40) == "", value
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name, wrong", [("nest_cycles", 4), ("closing_cycles", 3), ("beats", 16)])
+def test_a_number_that_only_the_simulator_has_is_found(monkeypatch, name, wrong):
+    header = cycle._names_header
+    monkeypatch.setattr(cycle, "_names_header",
+                        lambda timing: header(replace(timing, **{name: wrong})))
+    cycle._library.cache_clear()
+    try:
+        assert "cycle and verilated differ" in difference(machine({}), 40)
+    finally:
+        cycle._library.cache_clear()
