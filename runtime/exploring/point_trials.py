@@ -20,6 +20,7 @@ from accel.machine.config import AccelConfig
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
+from accel.mapping.quantizing import ACTIVATION_BITS
 from accel.sim.timed import cycle
 from compiler.errors import ArgumentError, Error
 from compiler.frontend.models import graph_of
@@ -29,6 +30,7 @@ from compiler.te import numpy_dtype
 from compiler.tune.space import Result
 from runtime.driver.calibrated import file_digest
 from runtime.driver.compilation import compile_on
+from runtime.driver.pipeline import is_about_float
 from runtime.devices.device import SimulatedDevice
 from runtime.module import Module
 from runtime.pricing.hosts import TABLE, host_of, host_text
@@ -197,8 +199,7 @@ def _measured(trial: PointTrial) -> Result:
     module = compile_on(graph, Targets([accelerator(machine, device, effort=trial.effort)]),
                         cache=False)
     if not module.accelerated:
-        return _failure("all of the network runs on the host: a network in float must come with "
-                        "--calibration FILE, by which it is quantized")
+        return _failure(f"all of the network runs on the host{_why(module, machine)}")
     inputs = _inputs(graph, trial.values)
     for name, array in inputs.items():
         module.set_input(name, array)
@@ -216,6 +217,14 @@ def _measured(trial: PointTrial) -> Result:
         instructions=tuple((row["name"], row["executed"], row["reason"], row["luts"])
                            for row in figures["instructions"] if row["own"]))
     return Result(float(figures["cycles"]), CYCLES, details=result.text)
+
+
+def _why(module: Module, machine: Machine) -> str:
+    """Why the accelerator has nothing: the network must be quantized, else the first reason."""
+    if machine.config.output in ACTIVATION_BITS and any(map(is_about_float, module.graph.notes)):
+        return ": a network in float must come with --calibration FILE, by which it is quantized"
+    node, reason = next(iter(module.partition.stay.items()), ("", "it has no operators"))
+    return f", such as {node}: {reason}"
 
 
 def _beside(trial: PointTrial, module: Module) -> HostPart:

@@ -150,3 +150,24 @@ def test_a_network_in_float_needs_samples(case: Path, capsys) -> None:
     assert main(["explore", str(case / "net.onnx"), "--base", BASE, "--vary", "block_out=8",
                  "--db", str(case / "none.sqlite"), "--processes", "0"]) == 2
     assert "a network in float must come with --calibration FILE" in capsys.readouterr().err
+
+
+def test_a_machine_that_stores_no_integers_has_another_reason(case: Path, capsys) -> None:
+    machine = Path(__file__).parents[2] / "examples" / "machines" / "bfloat16.py"
+    assert main(["explore", str(case / "net.onnx"), "--base", str(machine), "--vary", "block_out=8",
+                 "--db", str(case / "none.sqlite"), "--processes", "0"]) == 2
+    assert re.search(r"all of the network runs on the host, such as \w+: ", capsys.readouterr().err)
+
+
+def test_explored_machines_have_the_bits_of_weights_that_they_load(case: Path, capsys) -> None:
+    given = ["explore", str(case / "net.onnx"), "--base", BASE, "--vary", "weight_bits=8,8+4",
+             "--processes", "0", "--db", str(case / "bits.sqlite"), "--no-check", "--objective",
+             "ms,accuracy", "--calibration", str(case / "x.npz"), "--json", str(case / "w.json")]
+    assert main([*given, "--weight-bits", "4"]) == 0
+    assert "weights have 8 bits" not in capsys.readouterr().out
+    answer = json.loads((case / "w.json").read_text())
+    wide, narrow = (point["values"] for point in answer["points"])
+    assert narrow["dram"][0] < wide["dram"][0] and narrow["accuracy"][0] < wide["accuracy"][0]
+    assert main(given) == 0
+    assert ("net.onnx: weights have 8 bits on all machines; --weight-bits 4 gives them fewer where "
+            "machines load them") in " ".join(capsys.readouterr().out.split())
