@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from accel.machine.loading import load_machine
@@ -12,7 +13,7 @@ from examples.digits.data import held_out
 from lockstep.cli import main
 from runtime.driver.calibrated import Calibration
 from runtime.driver.quantization import quantize
-from tests.support.whole import write_case
+from tests.support.whole import CHANNELS, SIZE, write_case
 
 BASE = "tiny-1x4x4"
 METRIC = """
@@ -171,3 +172,23 @@ def test_explored_machines_have_the_bits_of_weights_that_they_load(case: Path, c
     assert main(given) == 0
     assert ("net.onnx: weights have 8 bits on all machines; --weight-bits 4 gives them fewer where "
             "machines load them") in " ".join(capsys.readouterr().out.split())
+
+
+def test_open_dimensions_have_the_extents_that_are_given(case: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(case)
+    model = onnx.load("net.onnx")
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "n"
+    onnx.save(model, "open.onnx")
+    given = ["--base", BASE, "--calibration", "x.npz", "--shape", "n=2", "--json", "s.json"]
+    assert main(["explore", "open.onnx", "--vary", "block_out=8", "--processes", "0", "--db",
+                 "open.sqlite", *given]) == 0
+    explored = json.loads(Path("s.json").read_text())["points"][0]["networks"]["open.onnx"]
+    assert main(["intrinsic", "bench", "open.onnx", "--machine", BASE, *given]) == 0
+    told = json.loads(Path("s.json").read_text())["networks"]["open.onnx"][0]
+    assert explored["cycles"] == told["cycles"] and explored["macs"] == told["macs"]
+    assert explored["macs"] == 2 * 3 * SIZE ** 2 * 9 * CHANNELS ** 2
+    capsys.readouterr()
+    assert main(["diff", BASE, "addrelu.py", "--network", "open.onnx", *given[2:4]]) == 2
+    assert "no value for dimension 'n' of input 'x'; bind each with --shape" in (
+        capsys.readouterr().err)
