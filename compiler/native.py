@@ -18,7 +18,7 @@ from compiler.processes import call_all, run_tool
 
 __all__ = ["BuildError", "CacheError", "build_once", "cache_folder", "call", "compile_objects",
            "compile_shared", "compiler", "digest", "find", "library_of", "note", "noted",
-           "precompile_header", "processor", "run_tool"]
+           "object_of", "precompile_header", "processor", "run_tool"]
 
 
 @cache
@@ -70,8 +70,15 @@ def compile_shared(sources: Mapping[Path, Sequence[str]], target: Path,
 
 def library_of(kind: str, what: str, texts: Mapping[str, str], flags: Sequence[str],
                takes: str = "up to a minute") -> ctypes.CDLL:
-    """The library of C++ files and the headers that they include, by the names of their files, for
-    this processor; from the cache, or newly built as `build_once` says it.
+    """The library that `object_of` gives, loaded."""
+    return ctypes.CDLL(str(object_of(kind, what, texts, flags, takes)))
+
+
+def object_of(kind: str, what: str, texts: Mapping[str, str], flags: Sequence[str],
+              takes: str = "up to a minute") -> Path:
+    """The shared object of C++ files and the headers that they include, by the names of their
+    files, for this processor; from the cache, or newly built as `build_once` says it. Its folder
+    has the name of the entry.
     """
     key = digest([*(f"{name}\n{text}" for name, text in texts.items()), *flags, compiler()[1],
                   processor()])
@@ -81,7 +88,7 @@ def library_of(kind: str, what: str, texts: Mapping[str, str], flags: Sequence[s
             (folder / name).write_text(text)
         compile_shared({folder / name: () for name in texts if name.endswith(".cpp")},
                        folder / f"{kind}.so", [*flags, f"-I{folder}"])
-    return ctypes.CDLL(str(build_once(kind, key, what, make, takes) / f"{kind}.so"))
+    return build_once(kind, key, what, make, takes) / f"{kind}.so"
 
 
 def compile_objects(sources: Mapping[Path, Sequence[str]], folder: Path,

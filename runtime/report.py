@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from accel.figures.bounds import stream_cycles
-from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.status import Run
 from accel.figures.work import Work
@@ -58,7 +57,7 @@ class RunReport(dict[str, Any]):
                     begin, end, busy / row["cycles"] if row["cycles"] else 0.0,
                     f"{row['name']}: {row['cycles']:,} cycles, busy {busy:,}"))
             begin = end
-        return {lane: found[lane] for lane in (*UNITS, "layers") if lane in found}
+        return {lane: found[lane] for lane in found}
 
 
 def report(module: Module, runs: Sequence[Run], machine: Machine | None,

@@ -39,6 +39,7 @@ from accel.datapath.placement import CONSTANTS, Operation, StagePlacement, merge
 from accel.datapath.sharing import share
 from accel.machine.intrinsics import TABLE, operand_field
 from accel.machine.machine import Machine
+from accel.machine.structure import Kind
 from accel.machine.timing import TIMING, CoreTiming
 from compiler import te
 from compiler.lazy import cached_property
@@ -47,7 +48,7 @@ from compiler.tensorize import Intrinsic, Operand
 
 __all__ = ["SELECT_CYCLES", "DatapathPlan", "PlanError", "arranged", "open_instructions", "plan"]
 
-SELECT_CYCLES = {"gemm": 0, "vector": 1}
+SELECT_CYCLES = {Kind.GEMM.value: 0, Kind.VECTOR.value: 1}
 """Cycles from the data of the buffers to operands at stage 0: in vector sources are selected into a
 register."""
 
@@ -58,7 +59,7 @@ class DatapathPlan:
 
     Parameters
     ----------
-    unit : ``gemm`` or ``vector``.
+    unit : its kind, ``gemm`` or ``vector``.
     bodies : the unit's intrinsics, in order of opcodes; `opcodes` are theirs.
     shape : extents of the destination that it computes at once: a tile, or in vector the part of
         a tile that it takes in a cycle.
@@ -147,7 +148,7 @@ class DatapathPlan:
     def third(self) -> tuple[str, ...]:
         """The buffers that the field c of a word addresses, for bodies of three operands."""
         return tuple(dict.fromkeys(
-            operand.scopes[0] for body in self.bodies if body.unit == "vector"
+            operand.scopes[0] for body in self.bodies if body.unit == Kind.VECTOR
             for operand in body.operands if operand_field(body, operand.name) == "c"))
 
     @cached_property
@@ -300,22 +301,24 @@ class _Evaluation:
 
 @cache
 def plan(machine: Machine, unit: str) -> DatapathPlan:
-    """Plan the datapath of ``gemm`` or ``vector``; refuses bodies with `PlanError`."""
+    """Plan the datapath of a unit that computes, by its name, or of the first unit of a kind, by
+    that; refuses bodies with `PlanError`."""
     bodies = machine.of_unit(unit)
     first = bodies[0]
+    kind, tables = first.unit, machine.structure.roles.tab
     for body in bodies:
         if body.dst.shape != first.dst.shape:
             raise PlanError(f"Bodies of {unit} must have one tile, but {body.name} differs from "
                             f"{first.name}")
     config = machine.config
-    interval = config.vector_beats if unit == "vector" else 1
+    interval = config.vector_beats if kind == Kind.VECTOR else 1
     if interval > 1:
         _check_elementwise(bodies, interval)
-    soft = unit == "gemm" and config.dsp_multipliers < config.macs_per_cycle
+    soft = kind == Kind.GEMM and config.dsp_multipliers < config.macs_per_cycle
     opcodes = tuple(machine.opcodes[body.name] for body in bodies)
-    shape = config.vector_tile if unit == "vector" else first.dst.shape
-    made = arranged(unit, bodies, opcodes, shape, interval, config.stage_depth, soft,
-                    config.buffers["tab"].depth, config.timing)
+    shape = config.vector_tile if kind == Kind.VECTOR else first.dst.shape
+    made = arranged(kind, bodies, opcodes, shape, interval, config.stage_depth, soft,
+                    config.buffers[tables].depth, config.timing)
     return replace(made, meeting=_meeting(bodies, config.stage_depth, config.timing))
 
 
@@ -326,7 +329,7 @@ def _meeting(bodies: tuple[Intrinsic, ...], stage_depth: int, timing: CoreTiming
     first = bodies[0]
     if not updates or not te.is_float(first.dst.dtype):
         return None
-    for body in bodies if first.unit == "vector" else ():
+    for body in bodies if first.unit == Kind.VECTOR else ():
         if body.update != "assign":
             raise PlanError(f"Update of {body.name} must be assign, not {body.update}, where acc "
                             f"holds {body.dst.dtype}: only gemm waits for sums of floats")
@@ -335,10 +338,10 @@ def _meeting(bodies: tuple[Intrinsic, ...], stage_depth: int, timing: CoreTiming
     results = {"assign": new, "sum": old + new, "max": te.maximum(old, new),
                "min": te.minimum(old, new)}
     operands = tuple(Operand(name, dst.shape, dst.dtype, dst.storage) for name in ("old", "new"))
-    forms = tuple(Intrinsic(update, "gemm", dst, operands, first.axes, results[update], "assign",
-                            (), loops=0) for update in ("assign", *updates))
-    return arranged("gemm", forms, tuple(range(len(forms))), dst.shape, stage_depth=stage_depth,
-                    timing=timing)
+    forms = tuple(Intrinsic(update, Kind.GEMM.value, dst, operands, first.axes, results[update],
+                            "assign", (), loops=0) for update in ("assign", *updates))
+    return arranged(Kind.GEMM.value, forms, tuple(range(len(forms))), dst.shape,
+                    stage_depth=stage_depth, timing=timing)
 
 
 def arranged(unit: str, bodies: tuple[Intrinsic, ...], opcodes: tuple[int, ...],
@@ -368,8 +371,8 @@ def arranged(unit: str, bodies: tuple[Intrinsic, ...], opcodes: tuple[int, ...],
 
 def open_instructions(machine: Machine, unit: str) -> int:
     """The most started and not retired instructions of a unit."""
-    return plan(machine, unit).retire_depth if unit in SELECT_CYCLES else (
-        machine.config.timing.in_flight)
+    kind = machine.structure.unit(machine.structure.meant(unit)).kind
+    return machine.config.timing.in_flight if kind.moves else plan(machine, unit).retire_depth
 
 
 def _check_elementwise(bodies: tuple[Intrinsic, ...], beats: int):

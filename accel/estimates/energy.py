@@ -86,6 +86,7 @@ def energy(profile: AccessProfile, machine: Machine,
     technology = technology if isinstance(technology, Technology) else load_technology(technology)
     if technology.energies is None:
         raise TechnologyError(f"Technology must have energies, not {technology.name!r}")
+    machine = machine.in_roles
     mhz = technology.clock(machine).value
     watts = leakage_watts(machine, technology.energies)
     known = prices(machine, technology.energies) | {

@@ -9,7 +9,7 @@ from math import prod
 
 from accel.datapath.plan import plan
 from accel.hw.interface import INDEX_BITS
-from accel.machine.config import PARAM_BYTES, UNITS, BufferGeometry
+from accel.machine.config import PARAM_BYTES, BufferGeometry
 from accel.machine.isa import WORD_BITS
 from accel.machine.machine import Machine
 from compiler.ops.integers.arithmetic import PARAM
@@ -41,7 +41,9 @@ def lookups(machine: Machine) -> int:
 
 
 def buffer_blocks(machine: Machine, instantiated: bool = False) -> dict[str, int]:
-    """Block RAMs of each buffer; `instantiated`: before synthesis drops some, and infers others."""
+    """Block RAMs of each buffer, by its role; `instantiated`: before synthesis drops some, and
+    infers others."""
+    machine = machine.in_roles
     config = machine.config
     seen = config.buffers | config.parts
 
@@ -95,9 +97,9 @@ def _parameters(machine: Machine) -> set[int]:
 
 def queue_blocks(machine: Machine) -> dict[str, int]:
     """Block RAMs of each queue of instructions, where shallow memories are block RAMs."""
-    rows = 2 * machine.config.queue_depth
+    machine, rows = machine.in_roles, 2 * machine.config.queue_depth
     return {unit: blocks(WORD_BITS, rows, _word(machine, unit)) + blocks(INDEX_BITS, rows)
-            for unit in UNITS}
+            for unit in machine.structure.names}
 
 
 def _word(machine: Machine, unit: str) -> set[int]:

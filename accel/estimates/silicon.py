@@ -39,6 +39,6 @@ def silicon_area(machine: Machine, silicon: Silicon) -> SiliconArea:
 
 def memory_kib(machine: Machine) -> float:
     """KiB of the buffers; tab has a copy for each lookup."""
-    copies = {"tab": plan(machine, "vector").count("lookup")}
+    copies = {machine.structure.roles.tab: plan(machine, "vector").count("lookup")}
     return sum(buffer.size_bytes * copies.get(name, 1)
                for name, buffer in machine.config.buffers.items()) / 1024

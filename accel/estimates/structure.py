@@ -14,13 +14,16 @@ from accel.estimates.memories import (buffer_blocks, distributed, lookups, queue
 from accel.estimates.amounts import Amounts, amounts
 from accel.hw.core.counters import COUNTER_BITS
 from accel.hw.interface import INDEX_BITS
-from accel.hw.issue import RECORD
+from accel.hw.issue import record_layout
 from accel.hw.parts import GROUP
-from accel.machine.config import UNITS, AccelConfig
+from accel.machine.config import AccelConfig
 from accel.machine.isa import WORD_BITS, WORD_BYTES
 from accel.machine.machine import Machine
 from accel.machine.timing import CoreTiming
 from compiler.te import bits
+
+
+RECORD = record_layout()
 
 
 def _held(timing: CoreTiming) -> int:
@@ -55,9 +58,11 @@ def unit_of(part: str) -> str:
 
 
 def parts(machine: Machine) -> dict[str, CorePart]:
-    """The parts of a machine's core, by name."""
+    """The parts of a machine's core, by name: those of units and buffers by that of their role."""
+    machine = machine.in_roles
     return {"core": _plain(), "control": _plain(), "tokens": _plain(),
-            "counters": _plain(distributed=2 * len(UNITS) * distributed(COUNTER_BITS, 16)),
+            "counters": _plain(distributed=2 * len(machine.structure.units)
+                               * distributed(COUNTER_BITS, 16)),
             **_memory_port(machine), **_load(machine), **_store(machine), **_gemm(machine),
             **_vector(machine), **_buffers(machine), **_queues(machine)}
 

@@ -13,7 +13,6 @@ import numpy as np
 from accel.datapath.plan import plan
 from accel.figures.attribution import layer_ends
 from accel.machine import isa
-from accel.machine.config import BUFFERS
 from accel.machine.intrinsics import TABLE
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
@@ -87,7 +86,7 @@ class _LayerCounter:
 
     def __init__(self, machine: Machine, words: np.ndarray, accesses: np.ndarray,
                  edges: Sequence[int]):
-        self._machine, self._words = machine, words
+        self._machine, self._words = machine.in_roles, words
         self._of = dict(zip(ACCESSES, accesses.T, strict=True))
         self._edges = edges
         self._opcode = words[:, 0].astype(np.int64)
@@ -122,7 +121,8 @@ class _LayerCounter:
         for kind in ("beats", "chunks"):
             self._add(f"{unit}.{kind}", self._of[kind] * here)
         for code in np.unique(buffer[here]).tolist():
-            self._add(f"{BUFFERS[code]}.{access}", self._of["chunks"] * (here & (buffer == code)))
+            name = self._machine.structure.buffer_names[code]
+            self._add(f"{name}.{access}", self._of["chunks"] * (here & (buffer == code)))
 
     def _gemm(self, body) -> None:
         here = self._named(body.name)
@@ -143,7 +143,8 @@ class _LayerCounter:
         for buffer in ("res", "par"):
             self._add(f"{buffer}.read", self._of[buffer] * here)
         to = column(machine.layouts[body.name], self._words, "destination")
-        for code, scope in enumerate(isa.DESTINATIONS):
+        unit = machine.structure.unit(machine.unit_of(body.name))
+        for code, scope in enumerate(unit.writes):
             self._add("acc.vector_write" if scope == "acc" else f"{scope}.write",
                       parts * (to == code))
         if any(operand.name == TABLE.name for operand in body.operands):

@@ -33,25 +33,29 @@ def activities(timeline: Timeline, ends: Sequence[int]) -> list[dict[str, dict[s
     """For each interval, unit to activity to cycles. The first interval begins at 0, and `ends` are
     their ends. Every activity is present, with 0 if nothing else.
     """
-    tables = {unit: activity_table(spans, ends) for unit, spans in timeline.spans.items()}
-    return [{unit: dict(zip(ACTIVITIES, table[number].tolist(), strict=True))
+    names = timeline.activities
+    tables = {unit: activity_table(spans, ends, len(names))
+              for unit, spans in timeline.spans.items()}
+    return [{unit: dict(zip(names, table[number].tolist(), strict=True))
              for unit, table in tables.items()} for number in range(len(ends))]
 
 
-def activity_table(spans: np.ndarray, ends: Sequence[int] | np.ndarray) -> np.ndarray:
-    """One unit's cycles by interval and activity (int64), from its rows in a timeline. The last of
-    `ends` is that of the run.
+def activity_table(spans: np.ndarray, ends: Sequence[int] | np.ndarray,
+                   count: int = len(ACTIVITIES)) -> np.ndarray:
+    """One unit's cycles by interval and activity, of which there are `count` (int64), from its rows
+    in a timeline. The last of `ends` is that of the run.
     """
     stops = np.asarray(ends, np.int64)
-    table = np.zeros((len(stops), len(ACTIVITIES)), np.int64)
+    table = np.zeros((len(stops), count), np.int64)
     for first in range(0, len(spans), PART):
         rows = spans[first:first + PART, :2]
         behind = spans[first + PART:first + PART + 1, 0]
-        table += _part_of_table(rows, int(behind[0]) if behind.size else int(stops[-1]), stops)
+        end = int(behind[0]) if behind.size else int(stops[-1])
+        table += _part_of_table(rows, end, stops, count)
     return table
 
 
-def _part_of_table(rows: np.ndarray, end: int, stops: np.ndarray) -> np.ndarray:
+def _part_of_table(rows: np.ndarray, end: int, stops: np.ndarray, count: int) -> np.ndarray:
     """The cells of the table that rows which follow each other add, the last until `end`."""
     starts, kinds = np.ascontiguousarray(rows.T)
     first, last = np.searchsorted(stops, [starts[0], end], "right")
@@ -59,7 +63,6 @@ def _part_of_table(rows: np.ndarray, end: int, stops: np.ndarray) -> np.ndarray:
     places = np.searchsorted(starts, cuts, "right")
     begins = np.insert(starts, places, cuts)
     kinds = np.insert(kinds, places, kinds[places - 1])
-    count = len(ACTIVITIES)
     cells = np.searchsorted(stops, begins, "right") * count + kinds
     # Exact: a sum of doubles below 2^53 is. What begins at the end of the run has no length.
     table = np.bincount(cells, np.diff(begins, append=end), stops.size * count)

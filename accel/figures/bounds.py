@@ -31,7 +31,9 @@ def stream_cycles(machine: Machine, work: Sequence[Sequence[Work]]) -> int:
     if len(bounds) < sum(map(len, work)):
         return 0
     config, rate = machine.config, _rate(machine)
-    room = sum(config.buffers[name].size_bytes for name in ("inp", "wgt", "par", "tab")) / rate
+    roles = machine.structure.roles
+    room = sum(config.buffers[name].size_bytes
+               for name in (roles.inp, roles.wgt, roles.par, roles.tab)) / rate
     computed = loaded = 0.0
     for bound in bounds:
         loads = bound.loaded / rate

@@ -11,7 +11,8 @@ from accel.figures.bounds import group_cycles
 from accel.figures.traffic import dram_bytes
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.machine.status import STALLS, Run
+from accel.machine.status import Run
+from accel.machine.structure import Kind
 from accel.figures.work import Work
 
 Activities = Mapping[str, Mapping[str, int]]
@@ -127,11 +128,13 @@ def _row(machine: Machine, name: str, op: str, cycles: int, did: Activities, *,
         utilization=_ratio(macs, cycles * machine.config.macs_per_cycle), dram_bytes=dram_bytes,
         bound_cycles=bound_cycles, bound_bytes=bound_bytes, carrier=carrier,
         busy={unit: activity["busy"] for unit, activity in did.items()},
-        stalls={unit: {cause: activity[cause] for cause in STALLS}
+        stalls={unit: {cause: cycles for cause, cycles in activity.items() if cause != "busy"}
                 for unit, activity in did.items()})
 
 
 def _carrier(machine: Machine, words: np.ndarray) -> str:
     """The unit that explains the time of a layer: the first of these that it needs."""
     needed = {machine.units[opcode] for opcode in set(words[:, 0].tolist())}
-    return next((unit for unit in ("gemm", "vector", "load", "store") if unit in needed), "")
+    order = (Kind.GEMM, Kind.VECTOR, Kind.LOAD, Kind.STORE)
+    return next((unit.name for kind in order for unit in machine.structure.of_kind(kind)
+                 if unit.name in needed), "")

@@ -10,12 +10,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from accel.machine.config import BUFFERS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import Run
 from accel.machine.words import decode_words
-from accel.proof.access import DMA_BUFFERS, Touch, accumulates, touches
+from accel.proof.access import Touch, accumulates, touches
 
 _NEVER = -1
 
@@ -29,7 +28,8 @@ def live_entries(machine: Machine, program: AccelProgram,
     """
     moments = np.unique(np.concatenate([[0], run.start, run.retire]))
     starts, retires = (np.searchsorted(moments, when) for when in (run.start, run.retire))
-    lives = {name: _Lives(machine.config.buffers[name].depth, moments.size) for name in BUFFERS}
+    lives = {name: _Lives(buffer.depth, moments.size)
+             for name, buffer in machine.config.buffers.items()}
     stream = decode_words(machine, program.words)
     for instruction, start, retire in zip(stream, starts.tolist(), retires.tolist(), strict=True):
         for buffer, entries, overwrites in _on_chip(machine, instruction):
@@ -45,9 +45,9 @@ def _on_chip(machine: Machine, instruction: Instruction) -> Iterator[tuple[str, 
     destination comes last.
     """
     for touch in touches(machine, instruction):
-        if touch.memory in BUFFERS:
+        if touch.memory in machine.config.buffers:
             size = machine.config.buffers[touch.memory].entry_bytes
-            entries = (_entries_of_bytes(touch, size) if instruction.unit in DMA_BUFFERS
+            entries = (_entries_of_bytes(touch, size) if instruction.unit in machine.structure.moved
                        else _entries(touch))
             yield touch.memory, entries, touch.write and not accumulates(machine, instruction)
 

@@ -6,6 +6,7 @@ from amaranth.lib import data
 from accel.machine import isa
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
+from accel.machine.structure import FETCH
 from accel.machine.words import column
 
 PART = 1 << 14
@@ -19,7 +20,8 @@ def dram_bytes(machine: Machine, program: AccelProgram) -> np.ndarray:
     of a load shares with the one before counts once.
     """
     kept = machine.config.kept_beats * machine.config.bus_bytes
-    shared = {"load": kept, "store": 0}
+    shared = {unit.name: kept * bool(unit.writes) for unit in machine.structure.units
+              if unit.kind.moves}
     movers = {opcode: (machine.layouts[name], shared[machine.units[opcode]])
               for opcode, name in machine.names.items() if machine.units[opcode] in shared}
     moved = np.zeros(program.count, np.int64)
@@ -32,11 +34,11 @@ def dram_bytes(machine: Machine, program: AccelProgram) -> np.ndarray:
 
 
 def unit_bytes(machine: Machine, program: AccelProgram) -> dict[str, np.ndarray]:
-    """The bytes by client: ``fetch`` (the words), ``load`` and ``store``."""
+    """The bytes by client: fetch (the words), and the units that move bytes."""
     moved, opcodes = dram_bytes(machine, program), program.words[:, 0]
     of = {unit: [opcode for opcode, other in machine.units.items() if other == unit]
-          for unit in ("load", "store")}
-    return {"fetch": np.full(program.count, program.words.shape[1], np.int64),
+          for unit in machine.structure.moved}
+    return {FETCH: np.full(program.count, program.words.shape[1], np.int64),
             **{unit: np.where(np.isin(opcodes, some), moved, 0) for unit, some in of.items()}}
 
 

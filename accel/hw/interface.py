@@ -4,9 +4,10 @@ from amaranth.hdl import signed
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, Signature
 
-from accel.machine.config import UNITS, AccelConfig, BufferGeometry
+from accel.machine.config import AccelConfig, BufferGeometry
 from accel.machine.isa import WORD_BITS
-from accel.machine.status import ACTIVITIES, Status
+from accel.machine.status import Status
+from accel.machine.structure import SHIPPED_STRUCTURE, Structure
 
 INDEX_BITS = 26
 """Bits of an instruction's position: words of 64 bytes in 4 GiB."""
@@ -14,8 +15,8 @@ INDEX_BITS = 26
 COMMAND = data.StructLayout({"index": INDEX_BITS, "word": WORD_BITS})
 
 
-def unit_signature() -> dict:
-    """Members that every execution unit has, for its Component signature.
+def unit_signature(structure: Structure = SHIPPED_STRUCTURE) -> dict:
+    """Members that every execution unit of a structure has, for its Component signature.
 
     commands    queue output; ready rises in the cycle before `started` (it leaves the queue); then
                 it offers nothing for a cycle, and shows what has left
@@ -32,18 +33,19 @@ def unit_signature() -> dict:
     idle        nothing is held, in flight or unretired (the queue is not counted)
     blocked, blocked_index     the head of the queue waits for tokens, or a retiring instruction
                 waits to signal, and nothing else of the unit moves; index of that instruction
-    activity    one-hot in the order of `ACTIVITIES`
+    activity    one-hot in the order of `Structure.activities`
     """
+    count = len(structure.units)
     return {
         "commands": In(stream.Signature(COMMAND)),
         "halt": In(1),
-        "waits": Out(len(UNITS)), "available": In(len(UNITS)), "take": Out(1),
-        "signals": Out(len(UNITS)), "signal": Out(1), "signalled": In(1), "refused": In(1),
+        "waits": Out(count), "available": In(count), "take": Out(1),
+        "signals": Out(count), "signal": Out(1), "signalled": In(1), "refused": In(1),
         "started": Out(1), "started_index": Out(INDEX_BITS),
         "retired": Out(1), "retired_index": Out(INDEX_BITS),
         "error": Out(1), "error_index": Out(INDEX_BITS), "error_status": Out(Status),
         "idle": Out(1), "blocked": Out(1), "blocked_index": Out(INDEX_BITS),
-        "activity": Out(len(ACTIVITIES)),
+        "activity": Out(len(structure.activities)),
     }
 
 
@@ -62,15 +64,15 @@ def chunk_write(config: AccelConfig, buffer: str) -> Signature:
 
 
 def table_read(bits: int, ports: int) -> Signature:
-    """Read ports of tab, with addresses of so many bits: each gives a byte a cycle, `read_cycles`
-    after its address."""
+    """Read ports of a buffer of tables, with addresses of so many bits: each gives a byte a cycle,
+    `read_cycles` after its address."""
     return Signature({"addr": Out(data.ArrayLayout(bits, ports)), "en": Out(ports),
                       "data": In(data.ArrayLayout(signed(8), ports))})
 
 
 def acc_port(geometry: BufferGeometry) -> Signature:
-    """acc as gemm or vector sees it (`AccelConfig.buffers`, `AccelConfig.parts`): a read and a
-    write port over both banks.
+    """A buffer of two banks as a unit sees it (`AccelConfig.buffers`, `AccelConfig.parts`): a read
+    and a write port over both.
 
     A unit may use only banks that it holds: it asks with `request` (the head of the queue's banks),
     sees in `granted` that they can all be had, and keeps each bank as long as its bit in `hold` is

@@ -7,16 +7,18 @@ from amaranth.utils import exact_log2
 
 from accel.hw.interface import INDEX_BITS, unit_signature
 from accel.hw.queue import Queue, tally
-from accel.machine.config import UNITS
 from accel.machine.isa import HEADER
-from accel.machine.status import ACTIVITIES, Status
+from accel.machine.status import Status
+from accel.machine.structure import SHIPPED_STRUCTURE, Structure
 
 BANKS = 2
 
 ERRORS = ("error", "error_index", "error_status")
 """Members of a unit that its front end leaves to it."""
 
-RECORD = data.StructLayout({"index": INDEX_BITS, "signals": len(UNITS)})
+def record_layout(structure: Structure = SHIPPED_STRUCTURE) -> data.StructLayout:
+    """The layout of what a unit keeps of an instruction until it retires."""
+    return data.StructLayout({"index": INDEX_BITS, "signals": len(structure.units)})
 
 
 class Issue(wiring.Component):
@@ -36,6 +38,7 @@ class Issue(wiring.Component):
     ----------
     layout : the unit's instruction word; its field `banks` counts.
     depth : instructions that are started and not retired, at most; a power of two.
+    structure : the units that it may wait for.
 
     Members
     -------
@@ -47,9 +50,10 @@ class Issue(wiring.Component):
     done, done_banks : the last write of the oldest instruction that is not done, and its banks.
     """
 
-    def __init__(self, layout: data.StructLayout, depth: int):
-        self.layout, self.depth = layout, depth
-        members = {name: member for name, member in unit_signature().items()
+    def __init__(self, layout: data.StructLayout, depth: int,
+                 structure: Structure = SHIPPED_STRUCTURE):
+        self.layout, self.depth, self.structure = layout, depth, structure
+        members = {name: member for name, member in unit_signature(structure).items()
                    if name not in ERRORS}
         super().__init__({
             **members,
@@ -63,7 +67,7 @@ class Issue(wiring.Component):
         head = self.commands
         word = data.View(self.layout, head.p.word)
         header = data.View(HEADER, head.p.word)
-        missing, armed, arming = Signal(len(UNITS)), Signal(), Signal()
+        missing, armed, arming = Signal(len(self.waits)), Signal(), Signal()
         # `take` comes late; what need not know in the same cycle follows `started`.
         _, opened, full = tally(m, "opened", self.depth, self.started, self.retired)
         _, finished, _ = tally(m, "finished", self.depth, self.done, self.retired)
@@ -107,21 +111,22 @@ class Issue(wiring.Component):
 
     def _records(self, m: Module, signals: Value) -> tuple[data.View, Value]:
         """Queue of what retirement needs; returns its head, and whether it is there."""
-        m.submodules.records = records = Queue(RECORD, self.depth, 2, pause=True)
+        m.submodules.records = records = Queue(record_layout(self.structure), self.depth, 2,
+                                               pause=True)
         m.d.comb += [records.i.valid.eq(self.started), records.i.p.index.eq(self.started_index),
                      records.i.p.signals.eq(signals), records.o.ready.eq(self.retired)]
         return records.o.p, records.o.valid
 
     def _activity(self, m: Module, missing: Value, full: Value, arming: Value):
         def now(name: str):
-            return self.activity.eq(1 << ACTIVITIES.index(name))
+            return self.activity.eq(1 << self.structure.activities.index(name))
 
         waiting = self.commands.valid & ~self.halt
         with m.If(self.take | arming | (self.working & ~self.standing)):
             m.d.comb += now("busy")
         with m.Elif(self.working):
             m.d.comb += now("hazard")
-        for bit, unit in enumerate(UNITS):
+        for bit, unit in enumerate(self.structure.names):
             with m.Elif(waiting & missing[bit]):
                 m.d.comb += now(unit)
         with m.Elif((waiting & full) | (~waiting & self.refused)):
@@ -132,16 +137,17 @@ class Issue(wiring.Component):
             m.d.comb += now("command")
 
 
-def pass_through(m: Module, unit: wiring.Component, issue: Issue):
-    """Connect the members that a unit and its front end share, and its banks."""
+def pass_through(m: Module, unit: wiring.Component, issue: Issue, acc):
+    """Connect the members that a unit and its front end share, and its banks: those of its port
+    `acc`."""
     connect(m, flipped(unit.commands), issue.commands)
     for name, member in unit_signature().items():
         if name == "commands" or name in ERRORS:
             continue
         outer, inner = getattr(unit, name), getattr(issue, name)
         m.d.comb += outer.eq(inner) if member.flow == Out else inner.eq(outer)
-    m.d.comb += [unit.acc.request.eq(issue.request), unit.acc.hold.eq(issue.hold),
-                 issue.granted.eq(unit.acc.granted)]
+    m.d.comb += [acc.request.eq(issue.request), acc.hold.eq(issue.hold),
+                 issue.granted.eq(acc.granted)]
 
 
 def outside(address: Value, depth: int) -> Value:

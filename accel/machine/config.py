@@ -7,14 +7,16 @@ the geometry (entry sizes, depths, lanes) is derived here, once.
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, dataclass, fields
+from dataclasses import field as declared
 from math import prod
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
 from accel.machine.dram import DRAM, Dram, DramError
-from accel.machine.limits import limited, limits_of
+from accel.machine.limits import FieldLimits, limited, limits_of
+from accel.machine.structure import SHIPPED_STRUCTURE, Kind, Structure, StructureError, Unit
 from accel.machine.timing import TIMING, CoreTiming, TimingError
 from compiler.errors import Error
 from compiler.lazy import cached_property
@@ -22,11 +24,13 @@ from compiler.lazy import cached_property
 MACHINE = "pynq-1x16x16"
 """The preset where no machine is named."""
 
-UNITS = ("load", "gemm", "vector", "store")
-"""Execution units, in the order of their bit in the `waits` and `signals` masks."""
+UNITS = SHIPPED_STRUCTURE.names
+"""Execution units of shipped machines, in the order of their bit in the `waits` and `signals`
+masks."""
 
-BUFFERS = ("inp", "wgt", "res", "par", "acc", "out", "tab")
-"""On-chip buffers, in the order of their code in the `buffer` field of a DMA instruction."""
+BUFFERS = SHIPPED_STRUCTURE.buffer_names
+"""On-chip buffers of shipped machines, in the order of their code in the `buffer` field of a DMA
+instruction."""
 
 PRESETS = Path(__file__).parents[1] / "presets"
 
@@ -37,9 +41,6 @@ TABLE_BYTES = 256           # an entry of tab: a value for each byte
 WEIGHT_BITS = (8, 4, 2)
 """Bits that a weight may have in memory, in the order of their code in the `bits` field of a
 load."""
-
-TYPES = {"inp": "operand", "wgt": "weight", "acc": "accumulator", "res": "output", "out": "output"}
-"""The field of `AccelConfig` that has the type of an element of a buffer, where it may vary."""
 
 ELEMENTS = {"operand": ("int8", "uint8", "int16", "uint16", "float16", "bfloat16"),
             "weight": ("int8", "uint8", "int16", "uint16", "float16", "bfloat16"),
@@ -91,8 +92,9 @@ def _buffer(what: str, costs: str = "block RAM", default: Any = MISSING) -> Any:
                         "16 MiB")
 
 
-def _element(buffers: str) -> Any:
-    (name,) = {field for buffer, field in TYPES.items() if buffer in buffers.split()}
+def _element(name: str) -> Any:
+    buffers = " and ".join(
+        buffer.name for buffer in SHIPPED_STRUCTURE.buffers if buffer.element == name)
     default, *others = ELEMENTS[name]
     return limited(f"type of an element of {buffers}", "", "width of what computes with it",
                    default=default, rule=f"{default} in a file; {one_of(others)} follow from the "
@@ -157,10 +159,10 @@ class AccelConfig:
         "bits that a weight may have in memory; load unpacks it to int8 on its way into wgt",
         "bits", "an unpacker in load, and a wider port of wgt", default=(8,),
         rule="a list of 8 and some of 4 and 2, each once; [8] where weights are not int8")
-    operand: str = _element("inp")
-    accumulator: str = _element("acc")
-    output: str = _element("res and out")
-    weight: str = _element("wgt")
+    operand: str = _element("operand")
+    accumulator: str = _element("accumulator")
+    output: str = _element("output")
+    weight: str = _element("weight")
     records: tuple[str, ...] = limited(
         "records beside param as which instructions read an element of par", "",
         "what the declared instructions take", default=(),
@@ -172,8 +174,13 @@ class AccelConfig:
     timing: CoreTiming = limited(
         "latencies and depths of the hardware", "", "registers and memory", default=TIMING,
         rule="a table of the fields below")
+    structure: Structure = declared(default=SHIPPED_STRUCTURE, hash=False, metadata={
+        "limits": FieldLimits(
+            "units and buffers, and who reads and writes what", "", "what they are made of",
+            rule="a table as `Structure.plain` gives it (`accel.machine.structure`)")})
 
     def __post_init__(self):
+        self._make_structure()
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type is str and not isinstance(value, str):
@@ -198,7 +205,7 @@ class AccelConfig:
         self._require("weight_bits", self.weight_bits == (8,) or self.weight == "int8",
                       f"[8] where weights are {self.weight}: load unpacks to int8")
         for buffer in self.buffers.values():
-            field = f"{buffer.name}_bytes"
+            field = self.structure.buffer(buffer.name).size
             self._require(field, buffer.depth >= 4,
                           f"at least 4 entries of {buffer.entry_bytes} bytes")
             written = self.written_bytes(buffer.name)
@@ -219,6 +226,21 @@ class AccelConfig:
                       and set(bits) <= set(WEIGHT_BITS), rule)
         object.__setattr__(self, "weight_bits", tuple(sorted(bits, reverse=True)))
 
+    def _make_structure(self):
+        """Makes a `Structure` of a table; refuses one that the geometry has no sizes for."""
+        self._require("structure", isinstance(self.structure, Structure | Mapping), "a table")
+        try:
+            structure = (Structure.of(self.structure) if isinstance(self.structure, Mapping)
+                         else self.structure)
+        except StructureError as error:
+            raise ConfigError(str(error)) from None
+        sizes = [buffer.size for buffer in SHIPPED_STRUCTURE.buffers]
+        for buffer in structure.buffers:
+            if buffer.size not in sizes:
+                raise ConfigError(f"Size of buffer {buffer.name} must be one of "
+                                  f"{', '.join(sizes)}, not {buffer.size!r}")
+        object.__setattr__(self, "structure", structure)
+
     def _make_memory(self):
         """Makes a `Dram` of a table; refuses one that the bus cannot have."""
         self._require("memory", isinstance(self.memory, Dram | Mapping), "a table")
@@ -234,7 +256,7 @@ class AccelConfig:
         self._require("timing", isinstance(self.timing, CoreTiming | Mapping), "a table")
         try:
             timing = CoreTiming.of(self.timing) if isinstance(self.timing, Mapping) else self.timing
-            timing.require_reporters(len(UNITS) + 1)
+            timing.require_reporters(len(self.structure.reporters))
         except TimingError as error:
             raise ConfigError(str(error)) from None
         object.__setattr__(self, "timing", timing)
@@ -245,32 +267,38 @@ class AccelConfig:
 
     @cached_property
     def tiles(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        """Shape and element type of an entry of each buffer, by name, in the order of `BUFFERS`."""
-        tile, types = (self.batch, self.block_out), self.elements
-        shapes = {"inp": (self.batch, self.block_in), "wgt": (self.block_out, self.block_in),
-                  "res": tile, "par": tile[1:], "acc": tile, "out": tile, "tab": (TABLE_BYTES,)}
-        return {name: (shape, types[name]) for name, shape in shapes.items()}
+        """Shape and element type of an entry of each buffer, by name, in the order of codes."""
+        return {one.name: (tuple(extent if isinstance(extent, int) else getattr(self, extent)
+                                 for extent in one.shape), self.elements[one.name])
+                for one in self.structure.buffers}
 
     @cached_property
     def elements(self) -> dict[str, str]:
-        """The type of an element of each buffer, of par the name of its record."""
-        return {name: getattr(self, field) for name, field in TYPES.items()} | {
-            "par": "param", "tab": "int8"}
+        """The type of an element of each buffer; `PARAM` stands for a record of any kind."""
+        return {one.name: getattr(self, one.element) if one.element in ELEMENTS else one.element
+                for one in self.structure.buffers}
+
+    @cached_property
+    def types(self) -> dict[str, str]:
+        """The field that has the type of an element of a buffer, where it may vary."""
+        return {one.name: one.element for one in self.structure.buffers if one.element in ELEMENTS}
 
     @cached_property
     def buffers(self) -> dict[str, BufferGeometry]:
-        """Geometry of each buffer, by name, in the order of `BUFFERS`."""
-        entry = {name: prod(shape) * element_bytes(dtype)
-                 for name, (shape, dtype) in self.tiles.items()}
-        unused = {"acc": self.lanes * _unused_bits(self.accumulator)}
-        return {name: BufferGeometry(name, size, getattr(self, f"{name}_bytes") // size,
-                                     unused.get(name, 0))
-                for name, size in entry.items()}
+        """Geometry of each buffer, by name, in the order of codes."""
+        result = {}
+        for name, (shape, dtype) in self.tiles.items():
+            size = prod(shape) * element_bytes(dtype)
+            result[name] = BufferGeometry(
+                name, size, getattr(self, self.structure.buffer(name).size) // size,
+                prod(shape) * _unused_bits(dtype))
+        return result
 
     def written_bytes(self, buffer: str) -> int:
-        """Bytes that load writes to a buffer in a cycle, at most: a beat of the bus, of wgt what
-        that unpacks to."""
-        return self.bus_bytes * (8 // min(self.weight_bits) if buffer == "wgt" else 1)
+        """Bytes that load writes to a buffer in a cycle, at most: a beat of the bus, of packed
+        elements what that unpacks to."""
+        packed = self.structure.buffer(buffer).packed
+        return self.bus_bytes * (8 // min(self.weight_bits) if packed else 1)
 
     @property
     def kept_beats(self) -> int:
@@ -293,14 +321,20 @@ class AccelConfig:
     @cached_property
     def parts(self) -> dict[str, BufferGeometry]:
         """Buffers as vector sees them: an entry is the part of one that it takes in a cycle; of
-        tab, the byte that a lane does."""
-        columns = self.block_out // self.vector_tile[1]
-        beats = {"res": self.vector_beats, "par": columns, "acc": self.vector_beats,
-                 "out": self.vector_beats, "tab": TABLE_BYTES}
-        return {name: BufferGeometry(name, self.buffers[name].entry_bytes // count,
-                                     self.buffers[name].depth * count,
-                                     self.buffers[name].unused_bits // count)
-                for name, count in beats.items()}
+        a table, the byte that a lane does."""
+        columns, result = self.block_out // self.vector_tile[1], {}
+        for unit in self.structure.of_kind(Kind.VECTOR):
+            for name in unit.buffers:
+                whole, rank = self.buffers[name], len(self.tiles[name][0])
+                count = (TABLE_BYTES if name in unit.at("table") else
+                         self.vector_beats if rank > 1 else columns)
+                result[name] = BufferGeometry(name, whole.entry_bytes // count,
+                                              whole.depth * count, whole.unused_bits // count)
+        return result
+
+    def seen(self, unit: Unit, buffer: str) -> BufferGeometry:
+        """A buffer as a unit that computes sees it: its entries, or parts of them."""
+        return (self.parts if unit.kind is Kind.VECTOR else self.buffers)[buffer]
 
     @property
     def macs_per_cycle(self) -> int:
@@ -309,14 +343,14 @@ class AccelConfig:
     @property
     def bank_depth(self) -> int:
         """Entries in one of the two banks of acc; the top address bit selects the bank."""
-        return self.buffers["acc"].depth // 2
+        return self.buffers[self.structure.roles.acc].depth // 2
 
     @property
     def channel_block(self) -> int:
         """Channels of activations in DRAM are padded to a multiple of this."""
         return max(self.block_in, self.block_out)     # powers of two: the least common multiple
 
-    def geometry(self) -> dict[str, int | str | list[int] | list[str]]:
+    def geometry(self) -> dict[str, Any]:
         """Every field that the machine hash covers: all but `NOT_HASHED` and what `LEFT_OUT` says.
         """
         return {key: value for key, value in self.values().items()
@@ -324,10 +358,14 @@ class AccelConfig:
 
     def values(self) -> dict[str, Any]:
         """Every field in plain data, of which `AccelConfig` can be made again: lists for tuples, of
-        memory and timing what does not have its default."""
+        memory and timing what does not have its default, the structure where it is not the shipped
+        one."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        own = values.pop("structure")
         return {key: list(value) if isinstance(value, tuple) else value
-                for key, value in asdict(self).items()} | {
-                    "memory": self.memory.options, "timing": self.timing.options}
+                for key, value in values.items()} | {
+                    "memory": self.memory.options, "timing": self.timing.options} | (
+                    {} if own == SHIPPED_STRUCTURE else {"structure": own.plain})
 
     def to_toml(self) -> str:
         """The geometry as TOML, which `load` reads back."""
@@ -338,17 +376,24 @@ class AccelConfig:
 
 
 def _lines(values: Mapping[str, Any]) -> str:
-    # JSON's numbers and strings are TOML's too, but for DEL, which TOML wants escaped.
-    texts = {key: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-             for key, value in values.items()}
-    return "".join(f"{key} = {text}\n" for key, text in texts.items())
+    return "".join(f"{key} = {_toml(value)}\n" for key, value in values.items())
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML has it. JSON's numbers and strings are TOML's too, but for DEL, which TOML
+    wants escaped."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key} = {_toml(one)}' for key, one in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def flat(geometry: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a geometry, those of its tables as well: ``timing.beats``."""
     return {name: value for key, fields in geometry.items() for name, value in (
         {f"{key}.{inner}": one for inner, one in fields.items()}.items()
-        if isinstance(fields, Mapping) else [(key, fields)])}
+        if isinstance(fields, Mapping) and key != "structure" else [(key, fields)])}
 
 
 def known_default(name: str) -> Any:
@@ -364,7 +409,7 @@ def element_bytes(dtype: str) -> int:
 
 def _unused_bits(dtype: str) -> int:
     """The bits of these bytes that an element does not have."""
-    return 8 * element_bytes(dtype) - _bits(dtype)
+    return 0 if dtype == "param" else 8 * element_bytes(dtype) - _bits(dtype)
 
 
 def _bits(dtype: str) -> int:

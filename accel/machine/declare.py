@@ -11,15 +11,17 @@ Decoder, datapath, simulators, checker and compiler take it from there.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from accel.machine.config import ELEMENTS, TABLE_BYTES, AccelConfig, one_of
+from accel.machine.structure import SHIPPED_STRUCTURE, IMMEDIATE, Kind, Structure, Unit
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.ops.patterns import Immediates, Pattern
 from compiler.ops.term_patterns import TermPattern
-from compiler.te import Axis, Expr, Var
+from compiler.te import (COMPARISONS, Axis, Binary, Call, Cast, Const, Expr, Select, Var, children,
+                         is_float, walk)
 from compiler.tensorize import Immediate, Intrinsic, Operand
 
 from accel.machine.matching import pattern_of
@@ -41,9 +43,10 @@ def immediate_fields(stored: str) -> dict[str, Immediate]:
     )}
 
 
-def known_immediates(unit: str, stored: str) -> dict[str, Immediate]:
-    """The immediates that the words of a unit have for all its instructions; gemm's have none."""
-    return immediate_fields(stored) if unit == "vector" else {}
+def known_immediates(kind: str, stored: str) -> dict[str, Immediate]:
+    """The immediates that the words of a kind of units have for all its instructions; gemm's have
+    none."""
+    return immediate_fields(stored) if kind == Kind.VECTOR else {}
 
 
 IMMEDIATES = immediate_fields("int8")
@@ -51,8 +54,11 @@ IMMEDIATES = immediate_fields("int8")
 
 _PARAMETERS = te.record_fields(PARAM)
 
-TABLE = Operand("table", (TABLE_BYTES,), "int32", (("tab", "int8"),))
-"""A table: the value for each of 256 numbers, as an integer of acc's type; beside floats int32."""
+_SHIPPED = SHIPPED_STRUCTURE.unit(SHIPPED_STRUCTURE.roles.vector)
+
+TABLE = Operand("table", (TABLE_BYTES,), "int32", ((_SHIPPED.at("table")[0], "int8"),))
+"""A table: the value for each of 256 numbers, as an integer of acc's type; beside floats int32. On
+machines whose buffers have other names it lies in theirs."""
 
 _RECORD = "per-channel parameters"
 _KINDS = {"b": "b", **dict.fromkeys(_PARAMETERS, _RECORD), TABLE.name: "table"}
@@ -64,13 +70,14 @@ _FIELDS = ("b", "c")
 
 _REDUCERS = {"sum": te.sum, "max": te.max, "min": te.min}
 
-_ANYWHERE = {"a": ("acc", "res"), "b": ("acc", "res", "par", "imm")}
+_ANYWHERE = {"a": _SHIPPED.at("a"), "b": (*_SHIPPED.at("b"), IMMEDIATE)}
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """An instruction: `build(config)` gives its forms, which share name, unit and opcode. Where it
-    matches something in float networks, `pattern` says what."""
+    """An instruction: `build(config)` gives its forms, which share name, kind of unit and opcode.
+    `unit` is the unit that executes it, or a kind: then the machine's first unit of that kind does.
+    Where it matches something in float networks, `pattern` says what."""
 
     name: str
     unit: str
@@ -91,6 +98,9 @@ def computed_type(name: str, accumulator: str | None, float_: bool) -> str:
     return accumulator
 
 
+_ACC, _PAR = SHIPPED_STRUCTURE.roles.acc, SHIPPED_STRUCTURE.roles.par
+
+
 def _kind(name: str) -> str:
     return _KINDS.get(name, _RECORD)
 
@@ -102,7 +112,12 @@ def kinds_of(names: Iterable[str]) -> list[str]:
     return [kind for kind in dict.fromkeys(_KINDS.values()) if kind in present]
 
 
-def address_field(unit: str, names: Sequence[str], name: str) -> str:
+def unit_of(structure: Structure, name: str) -> Unit:
+    """The unit that an instruction of a unit, or of a kind, is executed by."""
+    return structure.unit(structure.meant(name))
+
+
+def address_field(kind: str, names: Sequence[str], name: str) -> str:
     """The field of the word that addresses an operand of gemm or vector in its buffer.
 
     `names` are all operands in order. gemm's first is at `a`, the second at `b`. Of vector `b`,
@@ -111,7 +126,7 @@ def address_field(unit: str, names: Sequence[str], name: str) -> str:
     """
     if name == "dst":
         return name
-    if unit != "vector":
+    if kind != Kind.VECTOR:
         return "ab"[names.index(name)]
     return name if name == "a" else _FIELDS[kinds_of(names).index(_kind(name))]
 
@@ -126,7 +141,8 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
               b: tuple[str, ...] | None = None, stored: str = "int8",
               accumulator: str | None = None, matches: Callable[..., Expr] | None = None,
               immediates: Immediates | None = None, tolerance: float = 0.0,
-              fields: Sequence[Immediate] = (), record: str = PARAM) -> Declaration:
+              fields: Sequence[Immediate] = (), record: str = PARAM,
+              unit: str = Kind.VECTOR.value) -> Declaration:
     """Declare an operation of the vector unit.
 
     Parameters
@@ -145,7 +161,7 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
     lanes : ``sum``, ``max`` or ``min`` of the value over the lanes of a row, which becomes the
         result in every lane of it; the update follows. Needs whole rows: `vector_beats` up to
         `batch`.
-    a, b : the scopes in which the operands may live.
+    a, b : the scopes in which the operands may live, as the shipped machine calls them.
     stored : the type of an element of res and of out: int8, int16 or bfloat16, one for all
         instructions of a machine. With the wide ones the immediates `lo` and `hi` are int16.
     accumulator : the type of an element of acc, one for all instructions of a machine: int16,
@@ -164,6 +180,7 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         for them: ``Immediate("scale", "int8", -128, 127)`` has 8 bits.
     record : what the body reads an element of par as: a record that `te.record` declared, of 5 to 8
         bytes of integers. Its fields take the place of ``bias``, ``mult`` and ``shift``.
+    unit : the unit of the machine that executes it, where there are several of vector.
 
     The destination is acc, or out, which keeps the low bits. With bfloat16, acc, the operands and
     the result are float32, ``b`` is in acc or res, and the update is ``assign``. A result that is
@@ -172,7 +189,7 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
     float_ = te.is_float(stored)
     computed = computed_type(name, accumulator, float_)
     table = TABLE if float_ else replace(TABLE, dtype=computed)
-    anywhere = {"a": ("acc", "res"), "b": ("acc", "res")} if float_ else _ANYWHERE
+    anywhere = {"a": _ANYWHERE["a"], "b": _ANYWHERE["a"]} if float_ else _ANYWHERE
     b = anywhere["b"] if b is None else b
     if lanes is not None and lanes not in _REDUCERS:
         raise ValueError(f"Reduction over lanes of {name} must be one of {', '.join(_REDUCERS)}, "
@@ -207,7 +224,7 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
             raise ValueError(f"Scopes of {operand} of {name} must be a tuple of some of "
                              f"{', '.join(known)}, not {given!r}")
     if update != "assign":
-        a, b = (tuple(s for s in scopes if s != "acc") for scopes in (a, b))
+        a, b = (tuple(s for s in scopes if s != _ACC) for scopes in (a, b))
     if stored not in ELEMENTS["output"]:
         raise ValueError(f"Stored elements of {name} must be {one_of(ELEMENTS['output'])}, "
                          f"not {stored!r}")
@@ -221,10 +238,10 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
     pattern = pattern_of(name, value, names, {each: scalars[each] for each in names
                                               if each in scalars},
                          members, stored, matches, immediates, tolerance)
-    types = {"acc": computed, "res": stored, "par": f"{PARAM}.bias", "imm": "int32"}
+    types = dict(zip(_ANYWHERE["b"], (computed, stored, f"{PARAM}.bias", "int32"), strict=True))
     why = "" if update == "assign" else f" beside acc: update {update} takes its read port"
     if members.keys() & set(names):
-        b = tuple(scope for scope in b if scope != "par")
+        b = tuple(scope for scope in b if scope != _PAR)
         why = why or " beside parameters: par gives one record a cycle"
     scopes = {"a": a, "b": b}
     for operand in scopes:
@@ -232,6 +249,9 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
             raise ValueError(f"Operand {operand} of {name} must have a scope to live in{why}")
 
     def build(config: AccelConfig) -> tuple[Intrinsic, ...]:
+        place = unit_of(config.structure, unit)
+        acc, out = place.at("dst")
+        here = dict(zip(_ANYWHERE["b"], (*place.at("b"), IMMEDIATE), strict=True))
         tile = (config.batch, config.block_out)
         axes = (Axis(Var("lane_b"), tile[0]), Axis(Var("lane_o"), tile[1]))
         reduced = te.reduce_axis(tile[1], "lane_i")
@@ -242,16 +262,16 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
                 taken.append(scalars[param])
                 arguments.append(scalars[param].var)
             elif param == TABLE.name:
-                operands.append(table)
+                operands.append(replace(table, storage=((place.at("table")[0], "int8"),)))
                 arguments.append(te.placeholder(table.shape, table.dtype, param))
             elif param in scopes:
-                storage = tuple((scope, types[scope]) for scope in anywhere[param]
+                storage = tuple((here[scope], types[scope]) for scope in anywhere[param]
                                 if scope in scopes[param])
                 operands.append(Operand(param, tile, computed, storage))
                 arguments.append(te.placeholder(tile, computed, param)[row, lane])
             else:
                 operands.append(Operand(param, tile[1:], members[param],
-                                        (("par", f"{record}.{param}"),)))
+                                        ((place.at("record")[0], f"{record}.{param}"),)))
                 arguments.append(te.placeholder(tile[1:], members[param], param)[lane])
         result = value(*arguments)
         if not isinstance(result, Expr):
@@ -265,10 +285,39 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
                              f"{f'{computed} or {stored}' if float_ else computed}, "
                              f"not {result.dtype}")
         to_out = update == "assign" and (rounded or not float_)
-        storage = (("acc", computed),) + ((("out", stored),) if to_out else ())
+        storage = ((acc, computed),) + (((out, stored),) if to_out else ())
         if lanes:
             result = _REDUCERS[lanes](result, reduced)
-        return (Intrinsic(name, "vector", Operand("dst", tile, computed, storage), tuple(operands),
-                          axes, result, update, tuple(taken), loops=5),)
+        return (Intrinsic(name, place.kind.value, Operand("dst", tile, computed, storage),
+                          tuple(operands), axes, result, update, tuple(taken), loops=5),)
 
-    return Declaration(name, "vector", build, pattern)
+    return Declaration(name, unit, build, pattern)
+
+
+# ---- which operators of a body fit a datapath, which takes a value every cycle ------------------
+
+DIVISIONS = ("div", "floordiv", "mod")
+OF_FLOATS = frozenset(("add", "sub", "mul", "min", "max")) | COMPARISONS
+
+
+def is_static(expr: Expr, lanes: Collection[Var]) -> bool:
+    """True if the place of a lane or term alone decides its value."""
+    return all(node in lanes or not is_float(node.dtype) and isinstance(
+        node, Const | Binary | Select | Cast) for node in walk(expr))
+
+
+def unfit(expr: Expr, lanes: Collection[Var]) -> Iterator[tuple[str, str]]:
+    """The operators of an expression that no datapath computes: each as what it is, and its rule.
+    What the place of a lane decides is known before, whatever computes it.
+    """
+    if is_static(expr, lanes):
+        return
+    match expr:
+        case Binary(op) if op in DIVISIONS:
+            yield f"Operator {op}", "a shift, or a product and a shift: no pipeline divides"
+        case Binary(op, a) if is_float(a.dtype) and op not in OF_FLOATS:
+            yield f"Operator {op} on floats", f"one of {', '.join(sorted(OF_FLOATS))}"
+        case Call(function) if function != "abs":
+            yield f"Function {function}", "a table, or a polynomial: no pipeline computes it"
+    for part in children(expr):
+        yield from unfit(part, lanes)

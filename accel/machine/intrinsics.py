@@ -4,20 +4,22 @@ Opcodes follow the order of `SHIPPED`: append only.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from operator import mul
 from typing import Any
 
 from accel.machine.config import AccelConfig
 from accel.machine.declare import (IMMEDIATES, TABLE, Declaration, computed_type, operand_field,
-                                   vector_op)
+                                   unit_of, vector_op)
 from accel.machine.matching import term_pattern_of
+from accel.machine.structure import Kind
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM, add_scaled, requantize
 from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Immediate, Intrinsic, Operand
 
-__all__ = ["IMMEDIATES", "SHIPPED", "TABLE", "Declaration", "gemm_op", "instructions",
+__all__ = ["IMMEDIATES", "SHIPPED", "TABLE", "Declaration", "also_on", "gemm_op", "instructions",
            "operand_field", "shift_amount", "vector_op"]
 
 
@@ -41,16 +43,18 @@ def gemm_op(name: str = "gemm", inp: str = "int8", wgt: str = "int8",
         x = te.placeholder((b.extent, i.extent), inp, "inp")
         w = te.placeholder((o.extent, i.extent), wgt, "wgt")
         product = term(x[b.var, i.var].astype(acc), w[o.var, i.var].astype(acc))
+        unit = unit_of(config.structure, Kind.GEMM)
+        (to,), (left,), (right,) = map(unit.at, ("dst", "a", "b"))
         return (Intrinsic(
-            name, "gemm", Operand("dst", (b.extent, o.extent), acc, (("acc", acc),)),
-            (Operand("inp", x.shape, inp, (("inp", inp),)),
-             Operand("wgt", w.shape, wgt, (("wgt", wgt),))),
+            name, Kind.GEMM.value, Operand("dst", (b.extent, o.extent), acc, ((to, acc),)),
+            (Operand("inp", x.shape, inp, ((left, inp),)),
+             Operand("wgt", w.shape, wgt, ((right, wgt),))),
             (b, o), te.sum(product, i), "sum", loops=6),)
 
-    return Declaration(name, "gemm", build, pattern)
+    return Declaration(name, Kind.GEMM.value, build, pattern)
 
 
-def _copy(name: str, sources: tuple[str, ...], destinations: tuple[str, ...], dtype: str,
+def _copy(kind: Kind, sources: tuple[str, ...], destinations: tuple[str, ...], dtype: str,
           padded: bool = False) -> Intrinsic:
     """Copies one element; the instruction's loops and byte run are around it."""
     value = te.placeholder((), dtype, "src")[()]
@@ -63,23 +67,28 @@ def _copy(name: str, sources: tuple[str, ...], destinations: tuple[str, ...], dt
         immediates = (Immediate("valid", "bool"), pad)
         value = te.select(immediates[0].var, value, immediates[1].var)
     return Intrinsic(
-        name, name, Operand("dst", (), dtype, tuple((scope, dtype) for scope in destinations)),
+        kind.value, kind.value,
+        Operand("dst", (), dtype, tuple((scope, dtype) for scope in destinations)),
         (Operand("src", (), dtype, tuple((scope, dtype) for scope in sources)),), (),
         value, "assign", immediates, loops=4)
 
 
 def _load(config: AccelConfig) -> tuple[Intrinsic, ...]:
     """Copies of an element into each buffer, of the type that the machine's has."""
-    types = {buffer: config.elements[buffer] for buffer in ("inp", "wgt", "res", "tab")}
+    reached = unit_of(config.structure, Kind.LOAD).at("dst")
+    types = {buffer: config.elements[buffer] for buffer in reached}
     of = {dtype: tuple(buffer for buffer in types if types[buffer] == dtype)
           for dtype in types.values()}
-    return (*(_copy("load", ("global",), buffers, dtype, padded)
+    records = of.pop(PARAM)
+    return (*(_copy(Kind.LOAD, ("global",), buffers, dtype, padded)
               for dtype, buffers in of.items() for padded in (False, True)),
-            *(_copy("load", ("global",), ("par",), record) for record in (PARAM, *config.records)))
+            *(_copy(Kind.LOAD, ("global",), records, record)
+              for record in (PARAM, *config.records)))
 
 
 def _store(config: AccelConfig) -> tuple[Intrinsic, ...]:
-    return (_copy("store", ("out",), ("global",), config.elements["out"]),)
+    reached = unit_of(config.structure, Kind.STORE).at("src")
+    return (_copy(Kind.STORE, reached, ("global",), config.output),)
 
 
 def _requantize(stored: str, accumulator: str | None) -> Declaration:
@@ -106,8 +115,8 @@ def instructions(inp: str = "int8", wgt: str = "int8", stored: str = "int8",
     out, and of acc."""
     op = partial(vector_op, stored=stored, accumulator=accumulator)
     return (
-        Declaration("load", "load", _load),
-        Declaration("store", "store", _store),
+        Declaration("load", Kind.LOAD.value, _load),
+        Declaration("store", Kind.STORE.value, _store),
         gemm_op("gemm", inp, wgt, accumulator),
         op("add", lambda a, b: a + b),
         op("sub", lambda a, b: a - b),
@@ -125,6 +134,26 @@ def instructions(inp: str = "int8", wgt: str = "int8", stored: str = "int8",
         op("reduce_min", lambda a: a, update="min"),
         op("lookup", lambda a, table: table[a & 255]),
     )
+
+
+def also_on(unit: str, declarations: tuple[Declaration, ...]) -> tuple[Declaration, ...]:
+    """The instructions of vector among some, declared once more for another unit of that kind, and
+    for its buffers: ``add`` as ``add_vector2`` for the unit vector2."""
+    return tuple(Declaration(f"{one.name}_{unit}", unit, partial(_elsewhere, one, unit))
+                 for one in declarations if one.unit == Kind.VECTOR)
+
+
+def _elsewhere(declaration: Declaration, unit: str, config: AccelConfig) -> tuple[Intrinsic, ...]:
+    here, there = (unit_of(config.structure, name) for name in (declaration.unit, unit))
+    buffers = {port.buffer: other.buffer for port, other in zip(here.ports, there.ports)}
+
+    def moved(operand: Operand) -> Operand:
+        return replace(operand, storage=tuple((buffers.get(scope, scope), dtype)
+                                              for scope, dtype in operand.storage))
+
+    return tuple(replace(form, name=f"{declaration.name}_{unit}", dst=moved(form.dst),
+                         operands=tuple(map(moved, form.operands)))
+                 for form in declaration.build(config))
 
 
 SHIPPED = instructions()

@@ -4,7 +4,7 @@ Encoder, decoder, disassembler, simulators and hardware all use the layouts in t
 widths do not depend on the geometry, but on types of elements (`formats`). Three formats share a
 header::
 
-    header   opcode 8 | waits 8 | signals 8        (masks: bit i is unit i of `UNITS`)
+    header   opcode 8 | waits 8 | signals 8        (masks: bit i is unit i of the machine's)
     dma      load, store: four loops around a run of contiguous bytes
     gemm     six loops, three operands
     vector   five loops, three operands, immediates; a third source where a body has one
@@ -18,32 +18,41 @@ A DMA iteration is *padding* when the index i of some loop has ``i < before`` or
 counts from the address that iteration (0, 0, 0, 0) would have, padding or not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from amaranth import Shape, ShapeCastable, signed, unsigned
+from amaranth import Shape, ShapeCastable, signed
 from amaranth.lib import data
 
 from accel.machine.config import BUFFERS, UNITS, WEIGHT_BITS, AccelConfig, element_bytes
+from accel.machine.structure import (FETCH, IMMEDIATE, SEGMENTS, SHIPPED_STRUCTURE, Kind, Structure,
+                                     Unit)
 from compiler.errors import DEFECT, Error
 
 __all__ = ["BASES", "BUFFERS", "CONTROL", "DESTINATIONS", "DMA", "FORMATS", "FULL_DMA", "GEMM",
-           "HEADER", "MINUS_ONE", "PACKED", "SOURCES_A", "SOURCES_B", "THREE", "VECTOR", "WIDE_DMA",
-           "WIDE_VECTOR", "WORD_BITS", "WORD_BYTES", "InstructionError", "decode", "encode",
-           "formats", "unit_mask", "units_of"]
+           "HEADER", "LAYOUTS", "MINUS_ONE", "PACKED", "SOURCES_A", "SOURCES_B", "THREE", "VECTOR",
+           "WIDE_DMA", "WIDE_VECTOR", "WORD_BITS", "WORD_BYTES", "InstructionError", "decode",
+           "encode", "formats", "selectors", "unit_mask", "units_of"]
 
 WORD_BITS = 512
 WORD_BYTES = WORD_BITS // 8
 
-BASES = ("program", "weights", "activations", "io")
+BASES = SEGMENTS
 """Base registers, in the order of their code in the `base` field."""
 
-SOURCES_A = ("acc", "res")
-SOURCES_B = ("acc", "res", "par", "imm")
-DESTINATIONS = ("acc", "out")
-"""Codes of the vector operand selectors."""
+
+def selectors(unit: Unit) -> dict[str, tuple[str, ...]]:
+    """The selectors in the words of a unit of elements: for each the memories that it chooses
+    among, in the order of their codes."""
+    return {"a_source": unit.at("a"), "b_source": (*unit.at("b"), IMMEDIATE),
+            "destination": unit.at("dst")}
+
+
+SOURCES_A, SOURCES_B, DESTINATIONS = selectors(
+    SHIPPED_STRUCTURE.unit(SHIPPED_STRUCTURE.roles.vector)).values()
+"""Codes of the selectors of the shipped vector unit."""
 
 _HEADER = {"opcode": 8, "waits": 8, "signals": 8}
 
@@ -116,16 +125,26 @@ FULL_DMA = _dma(True, True)
 CONTROL = _word(_HEADER)
 """Instructions that fetch itself performs."""
 
-FORMATS = {"fetch": CONTROL, "load": DMA, "gemm": GEMM, "vector": VECTOR, "store": DMA}
+LAYOUTS = {Kind.LOAD: DMA, Kind.GEMM: GEMM, Kind.VECTOR: VECTOR, Kind.STORE: DMA}
+"""Format of the instructions of a unit of each kind, on machines that need no other."""
+
+
+def _by_unit(structure: Structure,
+             layouts: Mapping[Kind, data.StructLayout]) -> dict[str, data.StructLayout]:
+    return {FETCH: CONTROL} | {unit.name: layouts[unit.kind] for unit in structure.units}
+
+
+FORMATS = _by_unit(SHIPPED_STRUCTURE, LAYOUTS)
 """Format of the instructions of each unit; `fetch` performs FINISH itself."""
 
 
 def formats(config: AccelConfig, three: bool = False) -> Mapping[str, data.StructLayout]:
     """The formats of a machine's instructions; whether a body has three addressed operands."""
-    wide = any(element_bytes(config.elements[name]) > 1 for name in ("inp", "wgt", "res"))
-    return FORMATS | {
-        "load": _dma(config.weight_bits != WEIGHT_BITS[:1], wide),
-        "vector": _vector(8 * element_bytes(config.elements["out"]), three)}
+    wide = any(element_bytes(dtype) > 1 for dtype in (
+        config.operand, config.weight, config.output))
+    return _by_unit(config.structure, LAYOUTS | {
+        Kind.LOAD: _dma(config.weight_bits != WEIGHT_BITS[:1], wide),
+        Kind.VECTOR: _vector(8 * element_bytes(config.output), three)})
 
 
 MINUS_ONE = ("extent", "run")
@@ -138,14 +157,14 @@ class InstructionError(Error, ValueError):
     exit_status = DEFECT
 
 
-def unit_mask(units) -> int:
-    """Mask of a collection of unit names."""
-    return sum(1 << UNITS.index(unit) for unit in set(units))
+def unit_mask(units, names: Sequence[str] = UNITS) -> int:
+    """Mask of a collection of units of a machine, whose units in order are `names`."""
+    return sum(1 << names.index(unit) for unit in set(units))
 
 
-def units_of(mask: int) -> tuple[str, ...]:
+def units_of(mask: int, names: Sequence[str] = UNITS) -> tuple[str, ...]:
     """Names of the units in a mask, in order."""
-    return tuple(unit for index, unit in enumerate(UNITS) if mask >> index & 1)
+    return tuple(unit for index, unit in enumerate(names) if mask >> index & 1)
 
 
 def encode(layout: data.Layout, fields: Mapping[str, Any]) -> int:
@@ -250,5 +269,3 @@ def _unpack(tree: _Field, bits: int) -> Any:
             return [_unpack(element, bits >> offset & (1 << element.width) - 1)
                     for offset in offsets]
 
-
-assert unsigned(8).width >= len(UNITS) and len(BUFFERS) <= 8

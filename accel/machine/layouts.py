@@ -52,7 +52,7 @@ def weight_codes(config: AccelConfig) -> int:
     """The codes that the field `bits` of a load may have, as a mask; 0: loads have no such field.
     """
     codes = sum(1 << WEIGHT_BITS.index(bits) for bits in config.weight_bits)
-    return codes if "bits" in dict(isa.formats(config)["load"]) else 0
+    return codes if config.weight_bits != WEIGHT_BITS[:1] else 0
 
 
 def layouts_header() -> str:

@@ -8,7 +8,7 @@ compared wherever two of them meet.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from amaranth.lib import data
@@ -17,6 +17,7 @@ from accel.machine import immediates, isa, rules
 from accel.machine.config import AccelConfig, ConfigError, flat, known_default
 from accel.machine.declare import Declaration, kinds_of, known_immediates
 from accel.machine.intrinsics import SHIPPED
+from accel.machine.structure import FETCH, Kind, Structure
 from compiler import notebook
 from compiler.lazy import cached_property
 from compiler.ops.patterns import Pattern
@@ -44,7 +45,7 @@ class MachineRecord:
 
     hash: str
     name: str
-    geometry: Mapping[str, int | str | list[int] | list[str]]
+    geometry: Mapping[str, Any]
     instructions: Mapping[str, tuple[int, str]]
     layouts: Mapping[str, str]
 
@@ -70,7 +71,8 @@ class MachineRecord:
         for name in dict.fromkeys([*theirs, *ours]):
             here, there = (geometry.get(name, known_default(name)) for geometry in (ours, theirs))
             if here != there:
-                yield f"{name} is {here}, not {there}"
+                yield ("units or buffers are others" if name == "structure" else
+                       f"{name} is {here}, not {there}")
         if not (self.instructions and other.instructions):
             return
         for name in dict.fromkeys([*other.instructions, *self.instructions]):
@@ -106,7 +108,7 @@ class Machine:
     def __post_init__(self):
         if not isinstance(self.config, AccelConfig):
             raise ConfigError(f"Machine must have an AccelConfig, not {self.config!r}")
-        rules.require_names(self.declarations)
+        rules.require_names(self.config.structure, self.declarations)
         config, forms = rules.checked(self.config, tuple(self.declarations))
         object.__setattr__(self, "config", config)
         object.__setattr__(self, "forms", forms)
@@ -117,6 +119,19 @@ class Machine:
         return (f"<Machine {config.name} {self.hash[:12]}: {config.batch}x{config.block_in}x"
                 f"{config.block_out} products a cycle, {len(self.declarations)} instructions"
                 + "".join(f", {name} of its own" for name in sorted(self.own)) + ">")
+
+    @property
+    def structure(self) -> Structure:
+        """Its units and buffers."""
+        return self.config.structure
+
+    @cached_property
+    def in_roles(self) -> "Machine":
+        """This machine with units and buffers called by their roles, as the compiler and estimates
+        call them: its words are the same. Itself, where they are called so."""
+        structure = self.structure.in_roles
+        return self if structure is self.structure else Machine(
+            replace(self.config, structure=structure), self.declarations)
 
     def _repr_html_(self) -> str:
         """The geometry, the buffers and the instructions, as tables."""
@@ -136,31 +151,31 @@ class Machine:
     def formats(self) -> Mapping[str, data.StructLayout]:
         """The word layout of each unit's instructions."""
         return isa.formats(self.config, any(
-            len(kinds_of(operand.name for operand in body.operands)) > 1
-            for body in self.of_unit("vector")))
+            len(kinds_of(operand.name for operand in forms[0].operands)) > 1
+            for forms in self.forms.values() if forms[0].unit == Kind.VECTOR))
 
     @cached_property
     def immediates(self) -> dict[str, dict[str, data.Field]]:
-        """The fields of immediates of one's own in the words of gemm and of vector, by name."""
-        return {unit: immediates.placed(self.formats[unit], self.of_unit(unit),
-                                        known_immediates(unit, self.config.output))
-                for unit in ("gemm", "vector")}
+        """The fields of immediates of one's own in the words of units that compute, by name."""
+        return {unit.name: immediates.placed(self.formats[unit.name], self.of_unit(unit.name),
+                                             known_immediates(unit.kind, self.config.output))
+                for unit in self.structure.units if not unit.kind.moves}
 
     @cached_property
     def layouts(self) -> dict[str, data.Layout]:
         """The layout of each instruction's words: that of its unit, with immediates of its own."""
-        own = {name: {one.name: self.immediates[forms[0].unit][one.name]
-                      for one in forms[0].immediates
-                      if one.name in self.immediates.get(forms[0].unit, {})}
-               for name, forms in self.forms.items()}
-        return {"finish": self.formats["fetch"]} | {
-            name: immediates.layout_with(self.formats[forms[0].unit], own[name])
-            for name, forms in self.forms.items()}
+        result: dict[str, data.Layout] = {"finish": self.formats[FETCH]}
+        for name, forms in self.forms.items():
+            unit = self.units[self.opcodes[name]]
+            placed = self.immediates.get(unit, {})
+            result[name] = immediates.layout_with(self.formats[unit], {
+                one.name: placed[one.name] for one in forms[0].immediates if one.name in placed})
+        return result
 
     @cached_property
     def pads_high(self) -> bool:
         """True if load has a byte for padding at odd addresses."""
-        return "pad_high" in dict(self.formats["load"])
+        return "pad_high" in dict(self.formats[self.structure.roles.load])
 
     def intrinsic(self, name: str) -> Intrinsic:
         """The first form of an instruction."""
@@ -179,12 +194,19 @@ class Machine:
 
     @cached_property
     def units(self) -> dict[int, str]:
-        """Opcode to unit; FINISH belongs to ``fetch``."""
-        return {FINISH: "fetch"} | {self.opcodes[d.name]: d.unit for d in self.declarations}
+        """Opcode to unit; FINISH belongs to fetch."""
+        return {FINISH: FETCH} | {self.opcodes[d.name]: self.structure.meant(d.unit)
+                                  for d in self.declarations}
+
+    def unit_of(self, name: str) -> str:
+        """The unit that executes an instruction."""
+        return self.units[self.opcodes[name]]
 
     def of_unit(self, unit: str) -> tuple[Intrinsic, ...]:
-        """First forms of all instructions of a unit."""
-        return tuple(self.intrinsic(d.name) for d in self.declarations if d.unit == unit)
+        """First forms of all instructions of a unit; of a kind, those of its first unit."""
+        unit = self.structure.meant(unit)
+        return tuple(self.intrinsic(d.name) for d in self.declarations
+                     if self.structure.meant(d.unit) == unit)
 
     @cached_property
     def own(self) -> frozenset[str]:

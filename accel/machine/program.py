@@ -16,6 +16,7 @@ from accel.machine.config import WEIGHT_BITS
 from accel.machine.dram import ALIGNMENT
 from accel.machine.machine import Machine, MachineRecord
 from accel.machine.origins import UNKNOWN, Origin, Origins
+from accel.machine.structure import FETCH, SHIPPED_STRUCTURE, Kind, Structure
 from compiler.errors import Error
 from compiler.lazy import cached_property
 from compiler.te import numpy_dtype
@@ -29,13 +30,15 @@ class ProgramError(Error, ValueError):
 class Instruction:
     """A decoded instruction: its name, its unit and the fields of its word, by name.
 
-    `origin` says where it comes from; it is not part of the word.
+    `origin` says where it comes from, `structure` what the codes in it stand for; they are not part
+    of the word.
     """
 
     name: str
     unit: str
     fields: Mapping[str, Any]
     origin: Origin = UNKNOWN
+    structure: Structure = field(default=SHIPPED_STRUCTURE, repr=False, compare=False)
 
     def encode(self, machine: Machine) -> int:
         return isa.encode(machine.layouts[self.name],
@@ -46,10 +49,11 @@ class Instruction:
         """Decode a word. An unknown opcode gives name and unit ``illegal``."""
         opcode = word & 0xFF
         if opcode not in machine.names:
-            return cls("illegal", "illegal", isa.decode(isa.HEADER, word), origin)
+            return cls("illegal", "illegal", isa.decode(isa.HEADER, word), origin,
+                       machine.structure)
         name = machine.names[opcode]
         fields = isa.decode(machine.layouts[name], word)
-        return cls(name, machine.units[opcode], fields, origin)
+        return cls(name, machine.units[opcode], fields, origin, machine.structure)
 
     @property
     def label(self) -> str:
@@ -58,11 +62,11 @@ class Instruction:
 
     @property
     def waits(self) -> tuple[str, ...]:
-        return isa.units_of(self.fields.get("waits", 0))
+        return isa.units_of(self.fields.get("waits", 0), self.structure.names)
 
     @property
     def signals(self) -> tuple[str, ...]:
-        return isa.units_of(self.fields.get("signals", 0))
+        return isa.units_of(self.fields.get("signals", 0), self.structure.names)
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ class Stream:
 
 
 def finish(waits: int = 0) -> Instruction:
-    return Instruction("finish", "fetch", {"waits": waits})
+    return Instruction("finish", FETCH, {"waits": waits})
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,9 +267,12 @@ def disassemble(instruction: Instruction) -> str:
     for text, units in (("wait", instruction.waits), ("signal", instruction.signals)):
         if units:
             parts.append(f"{text}={','.join(units)}")
-    known = _ABSENT.get(instruction.unit, {})
-    parts += [_field_text(key, fields.get(key, absent)) for key, absent in known.items()]
-    parts += [_field_text(key, fields[key]) for key in sorted(fields.keys() - known.keys() - _SAID)]
+    kind = instruction.structure.kind(instruction.unit)
+    known, codes = _ABSENT.get(kind or instruction.unit, {}), codes_of(
+        instruction.structure, instruction.unit)
+    parts += [_field_text(key, fields.get(key, absent), codes) for key, absent in known.items()]
+    parts += [_field_text(key, fields[key], codes)
+              for key in sorted(fields.keys() - known.keys() - _SAID)]
     parts += [_loop_text(loop) for loop in fields.get("loops", ())]
     return " ".join(filter(None, parts))
 
@@ -273,19 +280,27 @@ def disassemble(instruction: Instruction) -> str:
 _SAID = {"opcode", "waits", "signals", "loops", "reserved", "rest"}
 _ABSENT = {unit: {key: value for key, value in isa.decode(layout, 0).items()
                   if key not in _SAID}
-           for unit, layout in (isa.FORMATS | {"load": isa.FULL_DMA,
-                                               "vector": isa.THREE}).items()}
-CODES = {"buffer": isa.BUFFERS, "base": isa.BASES, "a_source": isa.SOURCES_A,
-          "b_source": isa.SOURCES_B, "destination": isa.DESTINATIONS,
-          "bits": tuple(map(str, WEIGHT_BITS))}
-"""What the numbers of a field stand for, where it is a code."""
+           for unit, layout in (isa.LAYOUTS | {
+               FETCH: isa.CONTROL, Kind.LOAD: isa.FULL_DMA, Kind.VECTOR: isa.THREE}).items()}
 
 
-def _field_text(key: str, value) -> str:
+def codes_of(structure: Structure, unit: str) -> dict[str, tuple[str, ...]]:
+    """The meanings of the numbers of fields that are codes, by field, in words of a unit."""
+    codes = {"buffer": structure.buffer_names, "base": isa.BASES}
+    if structure.kind(unit) is Kind.VECTOR:
+        codes |= isa.selectors(structure.unit(unit))
+    return codes | {"bits": tuple(map(str, WEIGHT_BITS))}
+
+
+CODES = codes_of(SHIPPED_STRUCTURE, SHIPPED_STRUCTURE.roles.vector)
+"""The codes in words of shipped machines."""
+
+
+def _field_text(key: str, value, codes: Mapping[str, tuple[str, ...]]) -> str:
     if isinstance(value, Mapping):
         return " ".join(f"{operand}={value.get(operand, 0)}" for operand in ("dst", "a", "b"))
-    if key in CODES and (value or key != "bits"):       # 8 are not said
-        return f"{key}={CODES[key][value] if value < len(CODES[key]) else value}"
+    if key in codes and (value or key != "bits"):       # 8 are not said
+        return f"{key}={codes[key][value] if value < len(codes[key]) else value}"
     return f"{key}={value}" if value or key in ("dram", "address", "run") else ""
 
 

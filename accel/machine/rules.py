@@ -12,12 +12,13 @@ from functools import lru_cache
 from math import prod
 
 from accel.machine import isa
-from accel.machine.config import (ELEMENTS, PARAM_BYTES, TYPES, UNITS, AccelConfig, ConfigError,
-                                  element_bytes, one_of)
+from accel.machine.config import (ELEMENTS, PARAM_BYTES, AccelConfig, ConfigError, element_bytes,
+                                  one_of)
 from accel.machine.immediates import NoRoom, whole_range
-from accel.machine.declare import TABLE, Declaration, immediate_fields, kinds_of, known_immediates
+from accel.machine.declare import (TABLE, Declaration, immediate_fields, kinds_of, known_immediates,
+                                   unfit, unit_of)
 from accel.machine.intrinsics import SHIPPED
-from accel.machine.pipelines import unfit
+from accel.machine.structure import IMMEDIATE, Kind, Structure
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.ops.patterns import Pattern
 from compiler.te import (Binary, Cast, Const, Expr, Read, Var, bits, is_float, is_integer,
@@ -71,15 +72,16 @@ def typed(config: AccelConfig, declarations: Sequence[Declaration]) -> AccelConf
     types: dict[str, str] = {}
     records: dict[str, None] = {}
     for declaration in declarations:
-        if declaration.unit in ("gemm", "vector"):
+        if not unit_of(config.structure, declaration.unit).kind.moves:
             for form in built(config, declaration)[:1]:
                 for operand in (form.dst, *form.operands):
                     for scope, dtype in operand.storage:
-                        field = TYPES.get(scope)
+                        field = config.types.get(scope)
                         if field is not None and dtype in ELEMENTS[field]:
                             types.setdefault(field, dtype)
                         record = dtype.partition(".")[0]
-                        if scope == "par" and is_record(record) and record != PARAM:
+                        if (config.elements.get(scope) == PARAM and is_record(record)
+                                and record != PARAM):
                             records.setdefault(record)
     return replace(config, **types, records=tuple(records))
 
@@ -91,20 +93,22 @@ def require(config: AccelConfig, declarations: Sequence[Declaration],
         for rule in RULES:
             for sentence in rule(config, declaration, forms[declaration.name]):
                 raise DeclarationError(sentence)
-    _require_one_meaning(forms)
+    executed = {unit_of(config.structure, one.unit).name for one in declarations}
+    _require_one_meaning({one.name: (one.unit, forms[one.name][0]) for one in declarations})
     _require_one_place(config)
-    for unit in UNITS:
-        if all(declaration.unit != unit for declaration in declarations):
+    for unit in config.structure.names:
+        if unit not in executed:
             raise DeclarationError(f"Machine must have an instruction of {unit}: there is no unit "
                                    f"that does nothing")
 
 
-def _require_one_meaning(forms: Mapping[str, Forms]) -> None:
-    """Raise `DeclarationError` for an immediate that is another one in an instruction before."""
+def _require_one_meaning(bodies: Mapping[str, tuple[str, Intrinsic]]) -> None:
+    """Raise `DeclarationError` for an immediate that is another one in an instruction before; of
+    each instruction its unit and its first form are given."""
     known: dict[tuple[str, str], tuple[str, Immediate]] = {}
-    for name, (body, *_) in forms.items():
-        for imm in body.immediates if body.unit in ("gemm", "vector") else ():
-            other, first = known.setdefault((body.unit, imm.name), (name, imm))
+    for name, (unit, body) in bodies.items():
+        for imm in () if Kind(body.unit).moves else body.immediates:
+            other, first = known.setdefault((unit, imm.name), (name, imm))
             if imm != first:
                 raise DeclarationError(
                     f"Immediate {imm.name} of {name} must be {first.dtype} from {first.low} to "
@@ -132,7 +136,7 @@ def require_room(placed: Callable[[], object]) -> None:
             f"bits, and {error.free} in a row are free in words that have it") from None
 
 
-def require_names(declarations: Sequence[Declaration]) -> None:
+def require_names(structure: Structure, declarations: Sequence[Declaration]) -> None:
     """Raise `DeclarationError` for names and units, which are known before anything is built."""
     if not isinstance(declarations, tuple | list):
         raise DeclarationError(f"Instructions of a machine must be a tuple of declarations, "
@@ -150,8 +154,8 @@ def require_names(declarations: Sequence[Declaration]) -> None:
             raise DeclarationError(f"Instruction {name} must have another name: {RESERVED[name]}")
         if names.count(name) > 1:
             raise DeclarationError(f"Instruction {name} must be declared once")
-        if unit not in UNITS:
-            raise DeclarationError(f"Unit of {name} must be one of {', '.join(UNITS)}, "
+        if not isinstance(unit, str) or structure.meant(unit) not in structure.names:
+            raise DeclarationError(f"Unit of {name} must be one of {', '.join(structure.names)}, "
                                    f"not {unit!r}")
     if len(names) > 254:
         raise DeclarationError(f"Declarations must be at most 254 (8-bit opcodes), "
@@ -172,32 +176,37 @@ def built(config: AccelConfig, declaration: Declaration) -> Forms:
 
 # ---- rules -------------------------------------------------------------------------------------
 
+def _kind(config: AccelConfig, declaration: Declaration) -> Kind:
+    return unit_of(config.structure, declaration.unit).kind
+
+
 def _forms_are_of_their_declaration(config, declaration, forms) -> Iterator[str]:
+    kind = _kind(config, declaration).value
     for form in forms:
-        for field in ("name", "unit"):
-            here, there = getattr(declaration, field), getattr(form, field)
+        for field, here in (("name", declaration.name), ("unit", kind)):
+            there = getattr(form, field)
             if here != there:
                 yield f"Forms of {declaration.name} must have its {field} {here}, not {there}"
 
 
 def _bytes_are_moved_as_they_are(config, declaration, forms) -> Iterator[str]:
-    if declaration.unit in ("load", "store"):
-        shipped = next(instruction for instruction in SHIPPED
-                       if instruction.unit == declaration.unit)
+    kind = _kind(config, declaration)
+    if kind.moves:
+        shipped = next(instruction for instruction in SHIPPED if instruction.unit == kind)
         wanted = [repr(replace(form, name=declaration.name)) for form in shipped.build(config)]
         if [repr(form) for form in forms] != wanted:
-            yield (f"Forms of {declaration.name} must be those of the shipped {declaration.unit}: "
+            yield (f"Forms of {declaration.name} must be those of the shipped {kind}: "
                    f"the unit moves bytes as they are")
 
 
 def _an_opcode_has_one_body(config, declaration, forms) -> Iterator[str]:
-    if declaration.unit in ("gemm", "vector") and len(forms) != 1:
+    if not _kind(config, declaration).moves and len(forms) != 1:
         yield (f"Instruction {declaration.name} must have one form, not {len(forms)}: an opcode of "
                f"{declaration.unit} has one body")
 
 
 def _loops_are_in_the_word(config, declaration, forms) -> Iterator[str]:
-    most = len(isa.decode(isa.FORMATS[declaration.unit], 0)["loops"])
+    most = len(isa.decode(isa.LAYOUTS[_kind(config, declaration)], 0)["loops"])
     for form in forms:
         if form.loops not in range(most + 1):
             yield (f"Loops of {declaration.name} must be 0 to {most}, which its word has, "
@@ -222,10 +231,10 @@ def _names_differ(config, declaration, forms) -> Iterator[str]:
 
 
 def _immediates_are_fields(config, declaration, forms) -> Iterator[str]:
-    name, unit = declaration.name, declaration.unit
-    if unit not in ("gemm", "vector"):
+    name, kind = declaration.name, _kind(config, declaration)
+    if kind.moves:
         return
-    known = known_immediates(unit, config.output)
+    known = known_immediates(kind, config.output)
     for imm in forms[0].immediates:
         field = known.get(imm.name)
         if field is None:
@@ -257,10 +266,10 @@ def _not_a_field(imm: Immediate, described: str) -> Iterator[str]:
 
 
 def _operands_are_entries(config, declaration, forms) -> Iterator[str]:
-    if declaration.unit not in ("gemm", "vector"):
+    if _kind(config, declaration).moves:
         return
-    body, places = forms[0], _places(config, forms[0])
-    if body.unit == "gemm" and len(body.operands) not in (1, 2):
+    body, places = forms[0], _places(config, declaration, forms[0])
+    if body.unit == Kind.GEMM and len(body.operands) not in (1, 2):
         yield (f"Operands of {body.name} must be one or two, not {len(body.operands)}: gemm reads "
                f"inp, then wgt")
     for operand in (body.dst, *body.operands):
@@ -269,17 +278,18 @@ def _operands_are_entries(config, declaration, forms) -> Iterator[str]:
             yield (f"Operand {operand.name} of {body.name} must be one of {known}: vector reads no "
                    f"other")
         else:
-            yield from _misplaced(body, operand, places[operand.name])
+            yield from _misplaced(config, body, operand, places[operand.name])
 
 
-def _misplaced(body: Intrinsic, operand: Operand, place: _Place) -> Iterator[str]:
+def _misplaced(config: AccelConfig, body: Intrinsic, operand: Operand,
+               place: _Place) -> Iterator[str]:
     described = f"{operand.name} of {body.name}"
     for scope, dtype in operand.storage:
         if scope not in place.storage:
             yield f"Operand {described} must live in {' or '.join(place.storage)}, not in {scope}"
-        elif scope in TYPES and dtype not in ELEMENTS[TYPES[scope]]:
+        elif scope in config.types and dtype not in ELEMENTS[config.types[scope]]:
             yield (f"Operand {described} must be stored in {scope} as "
-                   f"{one_of(ELEMENTS[TYPES[scope]])}, not as {dtype}")
+                   f"{one_of(ELEMENTS[config.types[scope]])}, not as {dtype}")
         elif dtype != place.storage[scope]:
             yield (f"Operand {described} must be stored in {scope} as {place.storage[scope]}, "
                    f"as the buffer is, not as {dtype}")
@@ -288,7 +298,7 @@ def _misplaced(body: Intrinsic, operand: Operand, place: _Place) -> Iterator[str
     if operand.dtype != place.dtype:
         yield (f"Operand {described} must be {place.dtype}, as the unit computes, "
                f"not {operand.dtype}")
-    if "wgt" in place.storage:
+    if config.structure.roles.wgt in place.storage:
         if prod(operand.shape) > prod(place.shape):
             yield (f"Operand {described} must have at most the {prod(place.shape)} elements of an "
                    f"entry, not the {prod(operand.shape)} of {operand.shape}")
@@ -299,34 +309,41 @@ def _misplaced(body: Intrinsic, operand: Operand, place: _Place) -> Iterator[str
         yield f"Operand {described} must be a whole entry, not a window"
 
 
-def _places(config: AccelConfig, body: Intrinsic) -> dict[str, _Place]:
+def _places(config: AccelConfig, declaration: Declaration,
+            body: Intrinsic) -> dict[str, _Place]:
     """The operands that a gemm or vector instruction may have, by name."""
-    tile, types = (config.batch, config.block_out), config.elements
-    acc = types["acc"]
-    if body.unit == "gemm":
+    unit = unit_of(config.structure, declaration.unit)
+    tile, types, acc = (config.batch, config.block_out), config.elements, config.accumulator
+
+    def stored(operand: str) -> dict[str, str]:
+        return {buffer: types[buffer] for buffer in unit.at(operand)}
+
+    if unit.kind is Kind.GEMM:
         inputs = (_Place(config.tiles[buffer][0], types[buffer], {buffer: types[buffer]})
-                  for buffer in ("inp", "wgt"))
-        return {"dst": _Place(tile, acc, {"acc": acc}),
+                  for buffer in (*unit.at("a"), *unit.at("b")))
+        return {"dst": _Place(tile, acc, stored("dst")),
                 **{operand.name: place for operand, place in zip(body.operands, inputs)}}
-    sources = {"acc": acc, "res": types["res"]}
-    records = {name: _Place(tile[1:], dtype, {"par": f"{PARAM}.{name}"})
+    (par,) = unit.at("record")
+    records = {name: _Place(tile[1:], dtype, {par: f"{PARAM}.{name}"})
                for name, dtype in record_fields(PARAM).items()}
     for operand in body.operands:       # of a record of one's own
         record, _, field = operand.storage[0][1].partition(".")
         if record in config.records and field == operand.name and field in record_fields(record):
             records[field] = _Place(tile[1:], record_fields(record)[field],
-                                    {"par": f"{record}.{field}"})
-    numbers = {} if is_float(acc) else {"par": f"{PARAM}.bias", "imm": "int32"}
-    return {"dst": _Place(tile, acc, {"acc": acc, "out": types["out"]}),
-            "a": _Place(tile, acc, sources),
-            "b": _Place(tile, acc, {**sources, **numbers}),
+                                    {par: f"{record}.{field}"})
+    numbers = {} if is_float(acc) else {par: f"{PARAM}.bias", IMMEDIATE: "int32"}
+    return {"dst": _Place(tile, acc, stored("dst")),
+            "a": _Place(tile, acc, stored("a")),
+            "b": _Place(tile, acc, {**stored("a"), **numbers}),
             TABLE.name: _Place(TABLE.shape, TABLE.dtype if is_float(acc) else acc,
-                               dict(TABLE.storage)), **records}
+                               stored("table")), **records}
 
 
 def _floats_are_rounded_before_out(config, declaration, forms) -> Iterator[str]:
-    body, out = forms[0], config.elements["out"]
-    if declaration.unit != "vector" or not is_float(out) or "out" not in body.dst.scopes:
+    body, out = forms[0], config.output
+    unit = unit_of(config.structure, declaration.unit)
+    if unit.kind is not Kind.VECTOR or not is_float(out) or not {
+            *unit.writes[1:]} & {*body.dst.scopes}:
         return
     match body.value:
         case Cast(Cast(_, rounded), _) if rounded == out: return
@@ -335,27 +352,29 @@ def _floats_are_rounded_before_out(config, declaration, forms) -> Iterator[str]:
 
 
 def _two_fields_address_two_operands(config, declaration, forms) -> Iterator[str]:
-    if declaration.unit != "vector":
+    if _kind(config, declaration) is not Kind.VECTOR:
         return
+    (par,) = unit_of(config.structure, declaration.unit).at("record")
     scopes = {operand.name: operand.scopes for operand in forms[0].operands}
     kinds = kinds_of(scopes)
     if len(kinds) > 2:
         yield (f"Operands of {declaration.name} must be at most two of {', '.join(kinds)}: the "
                f"word has an address for a and two more")
-    if len(kinds) == 2 and element_bytes(config.elements["out"]) > 1:
+    if len(kinds) == 2 and element_bytes(config.output) > 1:
         yield (f"Operands of {declaration.name} must be one of {', '.join(kinds)}, as out has "
-               f"{config.elements['out']}: lo and hi take the bits of a third address")
-    records = [name for name, here in scopes.items() if here == ("par",) and name != "b"]
-    if records and "par" in scopes.get("b", ()):
+               f"{config.output}: lo and hi take the bits of a third address")
+    records = [name for name, here in scopes.items() if here == (par,) and name != "b"]
+    if records and par in scopes.get("b", ()):
         yield (f"Operand b of {declaration.name} must not live in par beside {records[0]}: par "
                f"gives one record a cycle")
 
 
 def _records_are_elements_of_par(config, declaration, forms) -> Iterator[str]:
-    if declaration.unit != "vector":
+    if _kind(config, declaration) is not Kind.VECTOR:
         return
+    (par,) = unit_of(config.structure, declaration.unit).at("record")
     used = dict.fromkeys(stored.partition(".")[0] for operand in forms[0].operands
-                         for scope, stored in operand.storage if scope == "par")
+                         for scope, stored in operand.storage if scope == par)
     for record in used:
         if record not in (PARAM, *config.records):
             continue
@@ -373,15 +392,15 @@ def _records_are_elements_of_par(config, declaration, forms) -> Iterator[str]:
 
 
 def _accumulating_takes_the_port_of_acc(config, declaration, forms) -> Iterator[str]:
-    body = forms[0]
-    if declaration.unit != "vector" or not body.reads_destination:
+    body, acc = forms[0], config.structure.roles.acc
+    if _kind(config, declaration) is not Kind.VECTOR or not body.reads_destination:
         return
     for scope in body.dst.scopes:
-        if scope != "acc":
+        if scope != acc:
             yield (f"Destination of {body.name} must be acc, not {scope}: update {body.update} "
                    f"accumulates there")
     for operand in body.operands:
-        if "acc" in operand.scopes:
+        if acc in operand.scopes:
             yield (f"Operand {operand.name} of {body.name} must not live in acc: update "
                    f"{body.update} takes its read port")
 
@@ -416,7 +435,7 @@ def _misread(body: Intrinsic, node: Read, extents: Mapping[Var, int]) -> Iterato
 
 def _vector_reduces_over_lanes(config, declaration, forms) -> Iterator[str]:
     body, name = forms[0], declaration.name
-    if declaration.unit != "vector" or not body.reduce_axes:
+    if _kind(config, declaration) is not Kind.VECTOR or not body.reduce_axes:
         return
     extents = [extent for _, extent in body.reduce_axes]
     lane = body.axes[-1].var
@@ -450,12 +469,14 @@ def _operators_fit_a_pipeline(config, declaration, forms) -> Iterator[str]:
 def _matches_are_found(config, declaration, forms) -> Iterator[str]:
     """Refuses a pattern that does not become one instruction: the compiler finds the numbers of
     immediates in the expression, where each stands by itself."""
-    pattern, stored = declaration.pattern, config.elements["res"]
+    pattern, stored = declaration.pattern, config.output
     if not isinstance(pattern, Pattern):
         return
+    unit = unit_of(config.structure, declaration.unit)
+    acc, res = unit.at("a")
     operands = [forms[0].operand(name) for name in ("a", "b")
                 if any(operand.name == name for operand in forms[0].operands)]
-    scopes = [next((scope for scope in ("res", "acc") if scope in operand.scopes), "")
+    scopes = [next((scope for scope in (res, acc) if scope in operand.scopes), "")
               for operand in operands]
     for operand, scope in zip(operands, scopes, strict=True):
         if not scope:
@@ -467,9 +488,10 @@ def _matches_are_found(config, declaration, forms) -> Iterator[str]:
         for place, scope in enumerate(scopes)}
     known |= {field.var: Const(min(field.high, 5 + 3 * place), field.dtype)
               for place, field in enumerate(pattern.fields)}
-    known |= {field: leaf(field.name, field.dtype, "par") for field in pattern.record}
+    (par,), (_, out) = unit.at("record"), unit.at("dst")
+    known |= {field: leaf(field.name, field.dtype, par) for field in pattern.record}
     try:
-        cover(Cast(substitute(pattern.body, known), stored), forms[:1], "out", lambda step: (1,))
+        cover(Cast(substitute(pattern.body, known), stored), forms[:1], out, lambda step: (1,))
     except Uncovered:
         yield (f"Value of {declaration.name} must read each of "
                f"{', '.join(field.name for field in pattern.fields)} by itself somewhere to match "

@@ -6,18 +6,18 @@ from enum import IntEnum
 
 import numpy as np
 
-from accel.machine.config import UNITS
+from accel.machine.structure import FETCH, SHIPPED_STRUCTURE, Structure
 
-REPORTERS = (*UNITS, "fetch")
+REPORTERS = SHIPPED_STRUCTURE.reporters
 """The units that can report an error, in the order of their code in the status register."""
 
-STALLS = ("command", *UNITS, "bank", "memory", "hazard", "signal")
+STALLS = SHIPPED_STRUCTURE.stalls
 """Why a unit stalls in a cycle: it has no command; it lacks the tokens of a unit (the first missing
-one in the order of `UNITS`); the other unit holds a bank of acc; it waits for memory data, requests
-or acknowledgements; it waits for a pending result of its own, or an interval greater than one; the
+one in the order of units); another unit holds a bank of acc; it waits for memory data, requests or
+acknowledgements; it waits for a pending result of its own, or an interval greater than one; the
 counter of a signal is full."""
 
-ACTIVITIES = ("busy", *STALLS)
+ACTIVITIES = SHIPPED_STRUCTURE.activities
 """In every cycle of a run each unit is in exactly one of these."""
 
 ACCESSES = ("iterations", "folds", "acc", "res", "par", "beats", "chunks", "rows")
@@ -30,12 +30,13 @@ chunks : what they write to a buffer, or read from one: parts of `bus_bytes`.
 rows : rows of the memory that requests for the instruction, its own word included, have opened.
 """
 
-CLIENTS = ("fetch", "load", "store")
+CLIENTS = SHIPPED_STRUCTURE.clients
 """Who moves bytes over the memory port."""
 
-COUNTERS = (*(f"count_{unit}_{activity}" for unit in UNITS for activity in ACTIVITIES),
-            *(f"bytes_{client}" for client in CLIENTS))
-"""The counters of the hardware, in the order of their numbers: cycles, and bytes."""
+COUNTERS = SHIPPED_STRUCTURE.counters
+"""The counters of the hardware, in the order of their numbers: cycles, and bytes.
+
+All these are of shipped machines; others have theirs (`accel.machine.structure`)."""
 
 
 class Status(IntEnum):
@@ -67,10 +68,12 @@ class Counters:
     bytes: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, values: Mapping[str, int]) -> "Counters":
-        """Build the counters from the values of `COUNTERS`, by name."""
-        return cls({unit: {activity: values[f"count_{unit}_{activity}"] for activity in ACTIVITIES}
-                    for unit in UNITS}, {client: values[f"bytes_{client}"] for client in CLIENTS})
+    def of(cls, values: Mapping[str, int],
+           structure: Structure = SHIPPED_STRUCTURE) -> "Counters":
+        """Build the counters from the values of `Structure.counters`, by name."""
+        return cls({unit: {activity: values[f"count_{unit}_{activity}"]
+                           for activity in structure.activities} for unit in structure.names},
+                   {client: values[f"bytes_{client}"] for client in structure.clients})
 
 
 @dataclass(frozen=True)
@@ -78,12 +81,13 @@ class Timeline:
     """The activity of every unit in each cycle.
 
     `spans` maps a unit to rows of int64, (n, 3): the first cycle, the activity (its position in
-    `ACTIVITIES`), and the position in the stream of the instruction that the unit executes or
+    `activities`), and the position in the stream of the instruction that the unit executes or
     holds while it waits (−1: none). A row lasts until the next one begins, the last until the
     run ends, so the rows of a unit add up to `Counters.activity`.
     """
 
     spans: Mapping[str, np.ndarray] = field(default_factory=dict)
+    activities: tuple[str, ...] = ACTIVITIES
 
 
 @dataclass(frozen=True)
@@ -97,12 +101,13 @@ class Run:
     deadlock, the instruction that each unit waits with. `timeline` is present if it was requested.
     `accesses` has a row of `ACCESSES` for each instruction (int64) after a run of the cycle
     simulator.
+    `simulator` is what gave the cycles: ``cycle``, ``slice`` or ``verilator``; empty elsewhere.
     `places` are those of caches that the stream reads, where the driver chose it among several; 0
     for all.
     """
 
     status: Status
-    unit: str = "fetch"
+    unit: str = FETCH
     index: int = 0
     memory: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))
     cycles: int = 0
@@ -113,6 +118,7 @@ class Run:
     timeline: Timeline | None = None
     accesses: np.ndarray | None = None
     places: int = 0
+    simulator: str = ""
 
     @property
     def ok(self) -> bool:

@@ -39,7 +39,8 @@ def decode_words(machine: Machine, words: np.ndarray,
         for row, fields in zip(rows.tolist(), decoded, strict=True):
             opcode = fields["opcode"]
             result[row] = Instruction(machine.names.get(opcode, "illegal"),
-                                      machine.units.get(opcode, "illegal"), fields, known[row])
+                                      machine.units.get(opcode, "illegal"), fields, known[row],
+                                      machine.structure)
     return result
 
 

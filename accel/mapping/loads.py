@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from accel.machine import isa
-from accel.machine.config import BUFFERS, UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import Stream
+from accel.machine.structure import Kind
 from accel.machine.words import decode_words
 from accel.proof.access import CONSTANT
 from accel.proof.batches import Batches
 
-LOAD = UNITS.index("load")
 DATA = -1
 """In the place of a byte's value: it is not padding, or nothing is known of it."""
 
@@ -29,7 +28,8 @@ def constants_first(machine: Machine, stream: Stream) -> Stream:
     write to other places than the loads that they pass, and nothing has read them yet.
     """
     units = Batches(machine, stream.words, stream.origins, {}).units
-    others = np.flatnonzero(units != LOAD)
+    load = machine.structure.names.index(machine.structure.roles.load)
+    others = np.flatnonzero(units != load)
     first = int(others[0]) if len(others) else len(stream)
     constant = np.isin(_bases(stream.words[:first]), [isa.BASES.index(base) for base in CONSTANT])
     order = np.arange(len(stream))
@@ -45,13 +45,15 @@ def _bases(words: np.ndarray) -> np.ndarray:
 
 def padding_once(machine: Machine, stream: Stream) -> Stream:
     """The stream without the loads to inp that write nothing but padding which is there already."""
-    codes = [machine.opcodes[intrinsic.name] for intrinsic in machine.of_unit("load")]
+    codes = [machine.opcodes[intrinsic.name] for intrinsic in machine.of_unit(Kind.LOAD)]
     loads = np.flatnonzero(np.isin(stream.words[:, 0], codes))
-    held = np.full(machine.config.buffers["inp"].size_bytes, DATA)
+    inp = machine.structure.roles.inp
+    code = machine.structure.buffer_names.index(inp)
+    held = np.full(machine.config.buffers[inp].size_bytes, DATA)
     needed = np.ones(len(stream), bool)
     for index, load in zip(loads.tolist(), decode_words(machine, stream.words[loads]), strict=True):
         fields = load.fields
-        if BUFFERS[fields["buffer"]] != "inp":
+        if fields["buffer"] != code:
             continue
         places = _written(fields)
         pads = any(loop["before"] + loop["after"] >= loop["extent"] for loop in fields["loops"])

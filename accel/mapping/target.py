@@ -72,7 +72,7 @@ class AccelTarget:
         steps of the node are mapped but the last, the lowering to instructions.
         """
         try:
-            return self._refusal(graph, node)
+            return self._in_roles._refusal(graph, node)
         except LoweringError as error:
             return str(error)
         except Exception as error:
@@ -129,7 +129,17 @@ class AccelTarget:
         (`compiler.defects.blamed`).
         """
         with blaming(node.name for node in graph.nodes):
-            return self._compile_core(graph, masks)
+            segment = self._in_roles._compile_core(graph, masks)
+        machine = self.machine
+        return replace(segment, program=replace(
+            segment.program, machine_hash=machine.hash, machine=machine.record))
+
+    @property
+    def _in_roles(self) -> "AccelTarget":
+        """The target for the machine whose units and buffers are called by their roles, as all that
+        maps and lowers calls them: it makes the same words."""
+        machine = self.machine.in_roles
+        return self if machine is self.machine else replace(self, machine=machine)
 
     def _compile_core(self, graph: Graph, masks: Mapping[str, Tail] | None) -> CompiledSegment:
         forms = forms_of(graph, blocks_of(self.machine.config))
@@ -170,8 +180,9 @@ class AccelTarget:
         and for a plan that is not legal.
         """
         assert self.simulate is not None
-        stream = read_stream(replace(self, plans=OWN), task.body, task.digest)
-        return self.simulate(self.machine, stream.program(plan)).cycles
+        own = self._in_roles
+        stream = read_stream(replace(own, plans=OWN), task.body, task.digest)
+        return self.simulate(own.machine, stream.program(plan)).cycles
 
     def _with_prefixes(self, shorter: Mapping[int, Graph], groups: Sequence[Group],
                        memory: MemoryMap) -> CompiledSegment:

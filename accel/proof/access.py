@@ -18,13 +18,11 @@ from accel.machine.intrinsics import operand_field
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.machine.status import Status
+from accel.machine.structure import FETCH, IMMEDIATE, Kind
 from compiler.latency_hiding import AddressSet, Event
 from compiler.lazy import cached_property
 from compiler.te import numpy_dtype
 from compiler.tensorize import Intrinsic
-
-DMA_BUFFERS = {"load": ("inp", "wgt", "res", "par", "tab"), "store": ("out",)}
-"""Buffers that the DMA units can reach."""
 
 WRITABLE = ("activations", "io")
 """Segments that a program may store to."""
@@ -169,42 +167,42 @@ def touches(machine: Machine, instruction: Instruction) -> tuple[Touch, ...]:
     if instruction.name not in machine.opcodes:
         raise Fault(Status.ILLEGAL, f"opcode {instruction.fields.get('opcode', 0)} is not an "
                                     f"instruction of the machine")
-    if instruction.unit == "fetch":
+    if instruction.unit == FETCH:
         return ()
-    if instruction.unit in DMA_BUFFERS:
+    if machine.structure.unit(instruction.unit).kind.moves:
         return _dma(machine, instruction)
     return _compute(machine, instruction)
 
 
 def _dma(machine: Machine, instruction: Instruction) -> tuple[Touch, ...]:
-    fields, unit = instruction.fields, instruction.unit
-    code = fields.get("buffer", 0)
-    buffer = isa.BUFFERS[code] if code < len(isa.BUFFERS) else str(code)
-    if buffer not in DMA_BUFFERS[unit]:
-        raise Fault(Status.ILLEGAL, f"buffer of {unit} must be one of "
-                                    f"{', '.join(DMA_BUFFERS[unit])}, not {buffer}")
+    fields, unit = instruction.fields, machine.structure.unit(instruction.unit)
+    code, known, loads = fields.get("buffer", 0), machine.structure.buffer_names, bool(unit.writes)
+    buffer = known[code] if code < len(known) else str(code)
+    if buffer not in unit.buffers:
+        raise Fault(Status.ILLEGAL, f"buffer of {unit.name} must be one of "
+                                    f"{', '.join(unit.buffers)}, not {buffer}")
     loops = [loop for loop in fields.get("loops", ()) if loop.get("extent", 1) > 1
              or loop.get("before") or loop.get("after")]
     extents = tuple(loop.get("extent", 1) for loop in loops)
-    run, group = fields.get("run", 1), _group(machine, unit, buffer, fields.get("bits", 0))
+    run, group = fields.get("run", 1), _group(machine, unit.name, buffer, fields.get("bits", 0))
     inside = Walk(fields.get("address", 0), extents,
                   _strides(loops, "buffer", 1 << 24), 1 << 24)
-    valid = valid_box(loops) if unit == "load" else tuple((0, extent) for extent in extents)
+    valid = valid_box(loops) if loads else tuple((0, extent) for extent in extents)
     strides = tuple(loop.get("dram", 0) for loop in loops)
     first = fields.get("dram", 0) + sum(low * s for (low, _), s in zip(valid, strides))
     outside = Walk(first % (1 << 32), tuple(max(0, high - low) for low, high in valid), strides,
                    1 << 32)
     segment = isa.BASES[fields.get("base", 0)]
-    dram = Touch("src" if unit == "load" else "dst", segment, outside, 1, run, unit == "store")
-    local = Touch("dst" if unit == "load" else "src", buffer, inside, group, group * run,
-                  unit == "load")
-    return (dram, local) if unit == "load" else (local, dram)
+    dram = Touch("src" if loads else "dst", segment, outside, 1, run, not loads)
+    local = Touch("dst" if loads else "src", buffer, inside, group, group * run, loads)
+    return (dram, local) if loads else (local, dram)
 
 
 def _group(machine: Machine, unit: str, buffer: str, code: int) -> int:
     """The bytes that a byte of memory becomes in a buffer."""
     bits = WEIGHT_BITS[code] if code < len(WEIGHT_BITS) else code
-    allowed = machine.config.weight_bits if buffer == "wgt" else WEIGHT_BITS[:1]
+    packed = machine.structure.buffer(buffer).packed
+    allowed = machine.config.weight_bits if packed else WEIGHT_BITS[:1]
     if code and bits not in allowed:
         raise Fault(Status.ILLEGAL, f"bits of {unit} to {buffer} must be one of "
                                     f"{', '.join(map(str, allowed))}, not {bits}")
@@ -227,20 +225,20 @@ def _compute(machine: Machine, instruction: Instruction) -> tuple[Touch, ...]:
 def _operand(machine: Machine, instruction: Instruction, intrinsic: Intrinsic,
              name: str) -> Touch | None:
     operand = intrinsic.operand(name)
-    scope = operand_scope(instruction, intrinsic, name)
+    scope = operand_scope(machine, instruction, intrinsic, name)
     if scope not in operand.scopes:
         raise Fault(Status.ILLEGAL, f"{name} of {instruction.name} must be in "
                                     f"{' or '.join(operand.scopes)}, not {scope}")
-    if scope == "imm":
+    if scope == IMMEDIATE:
         return None
     field = operand_field(intrinsic, name)
     loops = compute_loops(instruction)
     base = instruction.fields if field == "c" else instruction.fields.get("base", {})
     walk = Walk(base.get(field, 0),
                 tuple(loop["extent"] for loop in loops), _strides(loops, field, 1 << 16), 1 << 16)
-    size = 1 if scope == "acc" else machine.config.buffers[scope].entry_bytes
+    size = _unit_bytes(machine, scope)
     part = size
-    if scope == "wgt":                                  # the first elements of an entry
+    if scope == machine.structure.roles.wgt:            # the first elements of an entry
         part = prod(operand.shape) * numpy_dtype(operand.stored_as(scope)).itemsize
     return Touch(name, scope, walk, size, part, name == "dst")
 
@@ -250,16 +248,23 @@ def compute_loops(instruction: Instruction) -> list[Mapping[str, int]]:
     return [loop for loop in instruction.fields.get("loops", ()) if loop.get("extent", 1) > 1]
 
 
-def operand_scope(instruction: Instruction, intrinsic: Intrinsic, name: str) -> str:
+_SELECTORS = {"a": "a_source", "b": "b_source", "dst": "destination"}
+
+
+def operand_scope(machine: Machine, instruction: Instruction, intrinsic: Intrinsic,
+                  name: str) -> str:
     """The memory of an operand of a gemm or vector instruction, allowed or not."""
-    fields = instruction.fields
-    if instruction.unit == "vector" and name == "dst":
-        return isa.DESTINATIONS[fields.get("destination", 0)]
-    if instruction.unit == "vector" and name == "a":
-        return isa.SOURCES_A[fields.get("a_source", 0)]
-    if instruction.unit == "vector" and name == "b":
-        return isa.SOURCES_B[fields.get("b_source", 0)]
+    unit = machine.structure.unit(instruction.unit)
+    if unit.kind is Kind.VECTOR and name in _SELECTORS:
+        selector = _SELECTORS[name]
+        return isa.selectors(unit)[selector][instruction.fields.get(selector, 0)]
     return intrinsic.operand(name).scopes[0]
+
+
+def _unit_bytes(machine: Machine, buffer: str) -> int:
+    """The bytes of what addresses count: 1 in a buffer of two banks, as these are not of bytes."""
+    banked = machine.structure.buffer(buffer).banks == 2
+    return 1 if banked else machine.config.buffers[buffer].entry_bytes
 
 
 def _strides(loops: Sequence[Mapping[str, int]], field: str, modulus: int) -> tuple[int, ...]:
@@ -275,14 +280,15 @@ def require_ranges(machine: Machine, instruction: Instruction, touched: Iterable
             continue
         geometry = machine.config.buffers[touch.memory]
         low, high = touch.walk.bounds
-        size = geometry.size_bytes // (geometry.entry_bytes if touch.memory == "acc" else 1)
+        banked = machine.structure.buffer(touch.memory).banks == 2
+        size = geometry.size_bytes // (geometry.entry_bytes if banked else 1)
         if high * touch.scale + touch.width > size:
-            unit = "byte" if instruction.unit in DMA_BUFFERS else "entry"
+            unit = "byte" if machine.structure.unit(instruction.unit).kind.moves else "entry"
             limit = geometry.depth if unit == "entry" else geometry.size_bytes
             last = high if unit == "entry" else high * touch.scale + touch.width - 1
             raise Fault(Status.ADDRESS, f"{touch.operand} reaches {unit} {last} of "
                                         f"{touch.memory}, which has {limit}")
-        if touch.memory == "acc":
+        if banked:
             _require_banks(machine, instruction, touch, low, high)
 
 
@@ -292,8 +298,8 @@ def _require_banks(machine: Machine, instruction: Instruction, touch: Touch, low
     touched = {low // depth, high // depth}     # two banks: the bounds decide
     for bank in touched:
         if not instruction.fields.get("banks", 0) >> bank & 1:
-            raise Fault(Status.ADDRESS, f"{touch.operand} touches bank {bank} of acc, which "
-                                        f"banks does not name")
+            raise Fault(Status.ADDRESS, f"{touch.operand} touches bank {bank} of {touch.memory}, "
+                                        f"which banks does not name")
 
 
 def event(machine: Machine, instruction: Instruction,
@@ -325,7 +331,8 @@ def accumulates(machine: Machine, instruction: Instruction) -> bool:
     With `reset` it does not: the first iteration that touches an entry has index 0 in every loop
     of destination stride 0, since the one that differs only there comes earlier.
     """
-    return (instruction.unit in ("gemm", "vector") and not instruction.fields.get("reset", 0)
+    return (not machine.structure.unit(instruction.unit).kind.moves
+            and not instruction.fields.get("reset", 0)
             and machine.intrinsic(instruction.name).reads_destination)
 
 

@@ -14,22 +14,27 @@ from pathlib import Path
 import numpy as np
 
 from accel.machine import isa
-from accel.machine.config import BUFFERS, UNITS, WEIGHT_BITS
+from accel.machine.config import WEIGHT_BITS
 from accel.machine.intrinsics import operand_field
 from accel.machine.layouts import layouts_header, weight_codes
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction, disassemble
 from accel.machine.origins import Origins
-from accel.proof.access import (CONSTANT, DMA_BUFFERS, WRITABLE, Fault, Touch, event,
-                                require_ranges, touches)
+from accel.machine.structure import SHIPPED_STRUCTURE, Kind, Structure
+from accel.proof.access import CONSTANT, WRITABLE, Fault, Touch, event, require_ranges, touches
 from compiler.errors import DEFECT, Error
 from compiler.latency_hiding import LOOPS, SETS, Batch, Event, Measures, Violation, measure
 from compiler.latency_hiding.arrays import HEADERS, sets_of
 from compiler.lazy import cached_property
 from compiler.native import library_of
 
-MEMORIES = (*BUFFERS, *isa.BASES)
-"""The memories of a stream, by number."""
+def memories_of(structure: Structure) -> tuple[str, ...]:
+    """The memories of a stream, by number."""
+    return (*structure.buffer_names, *isa.BASES)
+
+
+MEMORIES = memories_of(SHIPPED_STRUCTURE)
+"""Those of streams for shipped machines."""
 
 SIZE = 4096
 """Instructions of a batch."""
@@ -69,7 +74,7 @@ class Batches:
     def __init__(self, machine: Machine, words: np.ndarray, origins: Origins,
                  segments: Mapping[str, int]):
         self.machine, self.words, self.origins = machine, words, origins
-        self.segments = segments
+        self.segments, self.memories = segments, memories_of(machine.structure)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -80,7 +85,7 @@ class Batches:
 
     @cached_property
     def measures(self) -> Measures:
-        return measure(self, len(MEMORIES))
+        return measure(self, len(self.memories))
 
     @property
     def units(self) -> np.ndarray:
@@ -118,7 +123,7 @@ class Batches:
 
     def _sets(self, index: int) -> np.ndarray:
         return np.concatenate([np.zeros(0, SETS), *(
-            sets_of(access, MEMORIES.index(access.memory))
+            sets_of(access, self.memories.index(access.memory))
             for access in self.event(index).accesses)])
 
 
@@ -160,12 +165,13 @@ def named(index: int, instruction: Instruction) -> str:
 # ---- as in touched.cpp -------------------------------------------------------------------------
 
 _ODD, _COPY, _PRODUCT, _VECTOR = range(4)
+_KINDS = {Kind.LOAD: _COPY, Kind.STORE: _COPY, Kind.GEMM: _PRODUCT, Kind.VECTOR: _VECTOR}
 _FIELDS = ("dst", "a", "b", "c")
 
 
 class _Operand(ctypes.Structure):
     _fields_ = [*((name, ctypes.c_int32) for name in ("field", "memory", "write", "segment",
-                                                      "constant", "acc")),
+                                                      "constant", "banked")),
                 *((name, ctypes.c_int64) for name in ("scale", "width", "limit"))]
 
 
@@ -178,7 +184,7 @@ class _Form(ctypes.Structure):
 class _Machine(ctypes.Structure):
     _fields_ = [("forms", ctypes.POINTER(_Form)), ("form", ctypes.c_void_p),
                 ("bank_depth", ctypes.c_int64), ("packs", ctypes.c_int32),
-                ("load", ctypes.c_int32)]
+                ("loader", ctypes.c_int32)]
 
 
 class _Found(ctypes.Structure):
@@ -194,24 +200,26 @@ class _Tables:
         forms = [_Form(_ODD, -1)]
         self.form_of = np.zeros(256 * _SELECTORS, np.int32)
         self.unit_of = np.zeros(256, np.uint8)
+        self._units, self._memories = machine.structure.names, memories_of(machine.structure)
         for opcode, unit in machine.units.items():
-            if unit not in UNITS:
+            if unit not in self._units:
                 continue
-            self.unit_of[opcode] = UNITS.index(unit)
+            self.unit_of[opcode] = self._units.index(unit)
             for number, selectors in _selected(machine, unit):
                 self.form_of[opcode * _SELECTORS + number] = len(forms)
                 forms.append(self._form(Instruction(machine.names[opcode], unit, selectors)))
         self.forms = (_Form * len(forms))(*forms)
         self.native = _Machine(self.forms, self.form_of.ctypes.data, machine.config.bank_depth,
-                               weight_codes(machine.config) > 0, UNITS.index("load"))
+                               weight_codes(machine.config) > 0,
+                               self._units.index(machine.structure.roles.load))
 
     def _form(self, instruction: Instruction) -> _Form:
         """`operands` is −1 where the selectors are not allowed."""
         unit = instruction.unit
-        kind = _COPY if unit in DMA_BUFFERS else _PRODUCT if unit == "gemm" else _VECTOR
+        kind = _KINDS[self.machine.structure.unit(unit).kind]
         reads = (kind != _COPY
                  and self.machine.intrinsic(instruction.name).reads_destination)
-        form = _Form(kind, -1, reads, UNITS.index(unit))
+        form = _Form(kind, -1, reads, self._units.index(unit))
         try:
             touched = touches(self.machine, instruction)
         except Fault:
@@ -231,26 +239,28 @@ class _Tables:
         else:
             field = _FIELDS.index(operand_field(self.machine.intrinsic(instruction.name),
                                                 touch.operand))
-        limit = 0
+        limit, banked = 0, False
         if not outside:
+            banked = self.machine.structure.buffer(touch.memory).banks == 2
             buffer = self.machine.config.buffers[touch.memory]
-            limit = buffer.depth if touch.memory == "acc" else buffer.size_bytes
-        return _Operand(field, MEMORIES.index(touch.memory), touch.write,
+            limit = buffer.depth if banked else buffer.size_bytes
+        return _Operand(field, self._memories.index(touch.memory), touch.write,
                         isa.BASES.index(touch.memory) if outside else -1,
-                        touch.memory in CONSTANT, touch.memory == "acc", touch.scale,
+                        touch.memory in CONSTANT, banked, touch.scale,
                         touch.width, limit)
 
 
 def _selected(machine: Machine, unit: str) -> Iterator[tuple[int, dict[str, int]]]:
     """All values of the fields that choose memories, and their number."""
-    if unit == "gemm":
+    kind = machine.structure.unit(unit).kind
+    if kind is Kind.GEMM:
         yield 0, {}
-    elif unit == "vector":
+    elif kind is Kind.VECTOR:
         for number in range(16):
             yield number, {"a_source": number & 1, "b_source": number >> 1 & 3,
                            "destination": number >> 3}
     else:
-        codes = len(WEIGHT_BITS) if unit == "load" and weight_codes(machine.config) else 1
+        codes = len(WEIGHT_BITS) if kind is Kind.LOAD and weight_codes(machine.config) else 1
         for number in range(codes << 5):
             yield number, {"buffer": number & 7, "base": number >> 3 & 3, "bits": number >> 5}
 

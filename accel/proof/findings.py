@@ -22,7 +22,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from accel.machine import isa
-from accel.machine.config import UNITS
 from accel.machine.program import AccelProgram, disassemble
 from accel.machine.origins import Origin
 from accel.proof.batches import Batches
@@ -50,7 +49,8 @@ class Findings:
         self.machine, self.program, self.stream = stream.machine, program, stream
         self.violations = violations
         self.units = stream.units
-        self.pairs = pair_masks(UNITS, self.units, waits, signals)
+        self.names = self.machine.structure.names
+        self.pairs = pair_masks(self.names, self.units, waits, signals)
 
     def __str__(self) -> str:
         kinds = Counter(violation.kind for violation in self.violations)
@@ -103,7 +103,7 @@ class Findings:
     # ---- instructions ------------------------------------------------------------------------
 
     def unit(self, index: int) -> str:
-        return UNITS[self.units[index]]
+        return self.names[self.units[index]]
 
     def _short(self, index: int) -> str:
         return f"{self.unit(index)} {index}"
@@ -127,8 +127,8 @@ class Findings:
         named = f": {', '.join(sorted(names))}" if names else ""
         if memory in isa.BASES:
             return f"{memory} {_ranges('byte', ranges)}{named}"
-        if memory == "acc":
-            return f"acc {_ranges('entry', ranges)}{named}"
+        if self.machine.structure.buffer(memory).banks == 2:
+            return f"{memory} {_ranges('entry', ranges)}{named}"
         size = self.machine.config.buffers[memory].entry_bytes
         if any(start % size or stop % size for start, stop in ranges):
             return f"{memory} {_ranges('byte', ranges)}{named}"

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from accel.machine.config import UNITS
 from accel.machine.machine import FINISH, Machine
 from accel.machine.program import AccelProgram, Instruction, Stream
-from accel.proof.batches import MEMORIES, Batches, IllegalProgram, named
+from accel.proof.batches import Batches, IllegalProgram, named
 from accel.proof.findings import LIMIT, Findings
 from compiler.latency_hiding import Place, token_masks, violations_of
 
@@ -33,7 +32,7 @@ def ordered(machine: Machine, stream: Stream) -> Stream:
     is_whole = len(working) == len(words)
     batches = (Batches(machine, words, stream.origins, {}) if is_whole else
                Batches(machine, words[working], stream.origins.take(working), {}))
-    waits, signals = token_masks(batches, len(UNITS), batches.measures,
+    waits, signals = token_masks(batches, len(machine.structure.units), batches.measures,
                                  machine.config.timing.tokens)
     words[working, WAITS], words[working, SIGNALS] = waits, signals
     return stream
@@ -63,15 +62,17 @@ def prove(machine: Machine, program: AccelProgram) -> None:
     initial: dict[str, list[tuple[int, int]]] = {}
     for slot in program.inputs:
         initial.setdefault(slot.base, []).append((slot.offset, slot.offset + slot.size_bytes))
-    waits, signals = (np.ascontiguousarray(words[:, byte], np.uint32) & (1 << len(UNITS)) - 1
+    names = machine.structure.names
+    waits, signals = (np.ascontiguousarray(words[:, byte], np.uint32) & (1 << len(names)) - 1
                       for byte in (WAITS, SIGNALS))
     units = batches.units
 
     def place(position: int) -> Place:
-        return Place(position, UNITS[units[position]], "")
+        return Place(position, names[units[position]], "")
 
-    violations = violations_of(batches, waits, signals, batches.measures, UNITS, MEMORIES, initial,
-                               place, LIMIT, machine.config.timing.tokens)
+    violations = violations_of(batches, waits, signals, batches.measures, names,
+                               batches.memories, initial, place, LIMIT,
+                               machine.config.timing.tokens)
     if violations:
         raise IllegalProgram(Findings(program, batches, waits, signals, violations), violations, [
             program.origins.origin(one.later.index).site.layer for one in violations])

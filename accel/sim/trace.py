@@ -5,7 +5,7 @@ reads. **One cycle is shown as one microsecond**, so that every time is a whole 
 clock. A group of tracks for each unit holds
 
 - ``activity``: what the unit did in every cycle, ``busy`` or the cause of a stall
-  (`accel.machine.status.ACTIVITIES`);
+  (`accel.machine.structure.Structure.activities`);
 - ``instructions``: a slice from start to retire, named by layer and loops. A unit may hold several
   at once; then there are more tracks of them.
 
@@ -23,7 +23,7 @@ import io
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,10 +32,10 @@ from vcd import VCDWriter
 
 from accel.figures.attribution import layer_ends
 from accel.figures.traffic import dram_bytes
-from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, disassemble
-from accel.machine.status import ACTIVITIES, REPORTERS, Run
+from accel.machine.status import Run
+from accel.machine.structure import Structure
 from accel.machine.words import decode_words
 from compiler.errors import Error
 from compiler.files import FileError, FileInProgress
@@ -157,33 +157,35 @@ def _chrome(machine: Machine, recordings: Sequence[Recording]) -> Iterator[str]:
 
 def _events(machine: Machine, recordings: Sequence[Recording]) -> Iterator[dict[str, Any] | str]:
     lanes: dict[str, int] = {}
+    places = {unit: place for place, unit in enumerate(machine.structure.reporters, 1)}
     begin = flow = 0
     for program, run in recordings:
         stream = decode_words(machine, program.words, program.origins)
         yield from _layer_slices(program, run, begin)
-        yield from _activity_slices(run, begin)
+        yield from _activity_slices(machine.structure, run, begin)
         placed = _placed(stream, run)
         for index, lane in placed.items():
             lanes[stream[index].unit] = max(lanes.get(stream[index].unit, 0), lane)
-            yield _instruction_slice(stream[index], index, lane, run, begin)
+            yield _instruction_slice(places, stream[index], index, lane, run, begin)
         for giver, taker, source, target in tokens(stream):
             if run.retire[source] >= 0 <= run.start[target]:
-                ends = ((giver, placed[source], run.retire[source], {"ph": "s"}),
-                        (taker, placed[target], run.start[target], {"ph": "f", "bp": "e"}))
+                ends = ((places[giver], placed[source], run.retire[source], {"ph": "s"}),
+                        (places[taker], placed[target], run.start[target],
+                         {"ph": "f", "bp": "e"}))
                 yield from (_token(flow, f"{giver} to {taker}", *end, begin) for end in ends)
                 flow += 1
         yield from _traffic(machine, program, run, begin)
         begin += run.cycles
-    yield from _names(lanes)
+    yield from _names(places, lanes)
 
 
 def _named(kind: str, process: int, name: str, thread: int = 0) -> dict[str, Any]:
     return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
 
 
-def _names(lanes: dict[str, int]) -> Iterator[dict[str, Any]]:
+def _names(places: Mapping[str, int], lanes: dict[str, int]) -> Iterator[dict[str, Any]]:
     yield _named("thread_name", _LAYERS, "layers")
-    for place, unit in enumerate(REPORTERS, 1):
+    for unit, place in places.items():
         yield _named("process_name", place, unit)
         yield {"ph": "M", "name": "process_sort_index", "pid": place,
                "args": {"sort_index": place}}
@@ -200,21 +202,22 @@ def _layer_slices(program: AccelProgram, run: Run, begin: int) -> Iterator[dict[
                    "ts": begin + first, "dur": last - first}
 
 
-def _activity_slices(run: Run, begin: int) -> Iterator[str]:
+def _activity_slices(structure: Structure, run: Run, begin: int) -> Iterator[str]:
     """Yields slices as text: there may be millions, all alike."""
     for unit, spans in (run.timeline.spans if run.timeline else {}).items():
-        heads = [f'{{"ph":"X","name":"{_activity(number)}","cat":"activity",'
-                 f'"pid":{UNITS.index(unit) + 1},"tid":{_ACTIVITY},"ts":'
-                 for number in range(len(ACTIVITIES))]
+        heads = [f'{{"ph":"X","name":"{name}","cat":"activity",'
+                 f'"pid":{structure.names.index(unit) + 1},"tid":{_ACTIVITY},"ts":'
+                 for name in _activities(structure)]
         lengths = np.diff(spans[:, 0], append=run.cycles).tolist()
         for (first, activity, index), length in zip(spans.tolist(), lengths):
             about = f',"args":{{"instruction":{index}}}' if index >= 0 else ""
             yield f'{heads[activity]}{begin + first},"dur":{length}{about}}}'
 
 
-def _activity(number: int) -> str:
-    name = ACTIVITIES[number]
-    return f"wait for {name}" if name in UNITS else name
+def _activities(structure: Structure) -> list[str]:
+    """The activities in words, in the order of their numbers."""
+    return [f"wait for {name}" if name in structure.names else name
+            for name in structure.activities]
 
 
 def _placed(stream: Sequence[Instruction], run: Run) -> dict[int, int]:
@@ -236,20 +239,20 @@ def _end(run: Run, index: int) -> int:
     return int(run.retire[index]) + 1 if run.retire[index] >= 0 else run.cycles
 
 
-def _instruction_slice(instruction: Instruction, index: int, lane: int, run: Run,
-                       begin: int) -> dict[str, Any]:
+def _instruction_slice(places: Mapping[str, int], instruction: Instruction, index: int, lane: int,
+                       run: Run, begin: int) -> dict[str, Any]:
     start = int(run.start[index])
     return {"ph": "X", "name": f"{instruction.label} {instruction.name}".strip(),
             "cat": instruction.name,
-            "pid": REPORTERS.index(instruction.unit) + 1, "tid": _INSTRUCTIONS + lane,
+            "pid": places[instruction.unit], "tid": _INSTRUCTIONS + lane,
             "ts": begin + start, "dur": _end(run, index) - start,
             "args": {"instruction": index, "text": disassemble(instruction)}}
 
 
-def _token(number: int, name: str, unit: str, lane: int, cycle: int, kind: dict[str, str],
+def _token(number: int, name: str, place: int, lane: int, cycle: int, kind: dict[str, str],
            begin: int) -> dict[str, Any]:
     return {**kind, "id": number, "name": name, "cat": "token",
-            "pid": REPORTERS.index(unit) + 1, "tid": _INSTRUCTIONS + lane,
+            "pid": place, "tid": _INSTRUCTIONS + lane,
             "ts": begin + int(cycle)}
 
 
@@ -270,12 +273,14 @@ _BITS = {"activity": 4, "instruction": 32}
 
 
 def _write_vcd(machine: Machine, recordings: Sequence[Recording], file: IO[str]) -> None:
-    meaning = ", ".join(f"{number} {_activity(number)}" for number in range(len(ACTIVITIES)))
+    units = machine.structure.names
+    meaning = ", ".join(f"{number} {name}"
+                        for number, name in enumerate(_activities(machine.structure)))
     about = (f"machine {machine.config.name} {machine.hash}; 1 ns is 1 cycle; activity: {meaning}; "
              "instruction: all ones for none")
     top, begin = _identifier(machine.config.name), 0
-    signals = [(unit, name, bits) for unit in UNITS for name, bits in _BITS.items()]
-    signals += [("tokens", f"{giver}_to_{taker}", 8) for giver in UNITS for taker in UNITS]
+    signals = [(unit, name, bits) for unit in units for name, bits in _BITS.items()]
+    signals += [("tokens", f"{giver}_to_{taker}", 8) for giver in units for taker in units]
     changes: list[tuple[int, tuple[str, str], int]] = []
     with VCDWriter(file, "1 ns", comment=about, check_values=False) as writer:
         variables = {(scope, name): writer.register_var(f"{top}.{scope}", name, "wire", bits, 0)

@@ -1,4 +1,4 @@
-"""Is the cycle simulator equal to the RTL, and how fast are simulators? Do all geometries work?
+"""Are simulators equal to the RTL, after edits too, and how fast are they? Do all geometries work?
 
 `exact` runs the digits network and one convolution of ResNet-18 (3x3, 64 -> 64 channels, 56x56) on
 every preset, each with memories of several latencies, with and without random stalls, and also with
@@ -10,8 +10,13 @@ then ``exact_runs`` and ``exact_differences``. Exit status 1 if there are any.
 `speed`, on `pynq-1x16x16`: the digits network, compiled once and repeated as one program of at
 least ``--cycles`` (short instructions: the most events in a cycle), or ResNet-50. Prints millions
 of cycles a second of processor time: of the cycle simulator with time alone, with values, and with
-values and a timeline; of the Verilated RTL; and the first two as multiples of the last. All four
-must end with the same cycles.
+values and a timeline; of the slice of the RTL, time alone; of the Verilated RTL; and multiples of
+the last. All must end with the same cycles.
+
+`edits` makes each of `bench.support.edits.EDITS` in a copy of the packages, with nothing else. A
+child process runs random programs there on the simulator that `cycle.simulate` chooses and on the
+Verilated core: they must agree in every event and counter. It says, too, in how many programs the
+cycle simulator would have been wrong.
 
 `floats` compares all 2^32 products of two numbers of 16 bits: the Verilated datapath against NumPy.
 A product is that of float32, where both factors are exact. The reference multiplies in NumPy (with
@@ -22,9 +27,11 @@ entries, buses, buffers over a factor of 16, stage depths). Each must be refused
 rule, or pass `lockstep check` and run the digits network with the values that the host computes.
 """
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,10 +49,12 @@ from accel.machine.words import decode_words
 from accel.mapping.target import AccelTarget
 from accel.proof.legal import with_tokens
 from accel.sim.rtl import verilated
+from accel.sim.slice import simulator as slice_
 from accel.sim.timed import cycle
 from accel.sim.checking.check import check
 from accel.sim.checking.differences import differ_in_time
 from bench.frame import Bench, Sheet
+from bench.support.edits import EDITS, edited_tree, judged
 from tests.support.networks import convolution_graph, resnet50_graph
 from compiler.frontend.onnx.importing import load as load_model
 from compiler.graph.passes.pipeline import optimize
@@ -88,6 +97,7 @@ BENCH.option("--channels", type=int, default=64, help="of exact's convolution")
 BENCH.option("--size", type=int, default=56, help="of exact's convolution")
 BENCH.option("--cycles", type=int, default=5_000_000, help="of speed's digits, at least")
 BENCH.option("--count", type=int, default=50, help="random programs for each of the geometries")
+BENCH.option("--programs", type=int, default=100, help="random programs for each of the edits")
 
 
 @BENCH.part()
@@ -113,6 +123,26 @@ def speed(sheet: Sheet) -> None:
         program = (_repeated_digits(machine, sheet.cycles) if network == "digits" else
                    AccelTarget(machine).compile(resnet50_graph()).program)
         _speed(sheet, machine, program, "" if network == "digits" else f"{network}_")
+
+
+@BENCH.part([*EDITS], extra=True)
+def edits(sheet: Sheet) -> None:
+    programs = different = stale = 0
+    for name in sheet.cases:
+        with tempfile.TemporaryDirectory() as folder:
+            found = judged(edited_tree(Path(folder), name),
+                           sheet.machine_or("tiny-1x4x4").config.name, sheet.programs, 1)
+        wrong, values = len(found["different"]), found["has_values"]
+        print(f"{name:43} {', '.join(found['simulators'])}{' with values' if values else ''}: "
+              f"{wrong} of {found['programs']} differ, {found['cycles']:,} cycles; the cycle "
+              f"simulator alone: {found['stale']}", flush=True)
+        sheet.row(found | {"name": name})
+        sheet.require(not wrong and values == EDITS[name].needs_values)
+        programs, different = programs + found["programs"], different + wrong
+        stale += found["stale"]
+    sheet.figure("edited_programs", programs)
+    sheet.figure("edited_differences", different)
+    sheet.figure("edited_stale", stale)
 
 
 @BENCH.part(("bfloat16", "float16"), extra=True)
@@ -196,18 +226,22 @@ def _speed(sheet: Sheet, machine: Machine, program: AccelProgram, prefix: str) -
     ways: dict[str, Callable[[], Run]] = {
         "cycle_timing": lambda: cycle.simulate(machine, program, image, values=False),
         "cycle_values": lambda: cycle.simulate(machine, program, image),
+        "slice_timing": lambda: slice_.simulate(machine, program, image, values=False),
         "cycle_timeline": lambda: cycle.simulate(machine, program, image, timeline=True),
         "verilated": lambda: verilated.simulate(machine, program, image)}
     ways["cycle_values"]()                      # compiled and loaded
     verilated.build(machine)
+    slice_.sliced_core(machine)
     found = {name: timed(way) for name, way in ways.items()}
     rates = {name: run.cycles / seconds / 1e6 for name, (run, seconds) in found.items()}
     sheet.figure(f"{prefix}simulated_cycles", found["verilated"][0].cycles)
     for name, rate in rates.items():
         sheet.figure(f"{prefix}{name}_rate", rate, ".2f")
-    for name in ("cycle_timing", "cycle_values"):
+    for name in ("cycle_timing", "cycle_values", "slice_timing"):
         sheet.figure(f"{prefix}{name}_ratio", rates[name] / rates["verilated"], ".1f")
-    sheet.require(same([run for run, _ in found.values()]))
+    sheet.figure(f"{prefix}slice_part", rates["slice_timing"] / rates["cycle_timing"], ".3f")
+    sheet.require(same([run for name, (run, _) in found.items() if name != "slice_timing"]))
+    sheet.require(differ_in_time(found["slice_timing"][0], found["verilated"][0]) is None)
 
 
 def repeated(machine: Machine, program: AccelProgram, times: int) -> AccelProgram:

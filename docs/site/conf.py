@@ -33,7 +33,7 @@ GROUPS = {
     "Networks": ["networks", "onnx", "torch", "frontends", "quantize", "spellings", "operators",
                  "decoders", "real", "values"],
     "Where the time goes": ["traces", "partition", "bounds", "energy", "estimates", "explore",
-                            "whole", "peers"],
+                            "whole", "simulators", "peers"],
     "Back ends": ["schedules", "cpu", "c", "gpu", "export", "languages", "driver", "fpga",
                   "search"],
     "Lockstep itself": ["design", "testing"],

@@ -51,7 +51,7 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=64, help="calibration images (default 64)")
     parser.add_argument("--machine", "--config", default="pynq-1x16x16", help="preset or file")
-    parser.add_argument("--sim", default="functional", help="functional, cycle or verilator")
+    parser.add_argument("--sim", default="functional", help="functional, cycle, slice or verilator")
     parser.add_argument("-o", dest="output", metavar="FILE", help="write the int8 network")
     args = parser.parse_args()
     made = quantized(calibration(args.samples))

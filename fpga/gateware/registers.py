@@ -8,9 +8,10 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from accel.hw.core import core_signature
-from accel.machine.config import UNITS
+from accel.machine.config import UNITS, ConfigError
 from accel.machine.machine import Machine
 from accel.machine.status import COUNTERS
+from accel.machine.structure import SHIPPED_STRUCTURE
 from fpga.link.identity import encoded
 from fpga.link.registers import ADDRESSES, MAGIC, RECORD, REGISTERS, VERSION, WORDS
 
@@ -40,6 +41,9 @@ class Registers(wiring.Component):
     """
 
     def __init__(self, machine: Machine, memory_bytes: int, clock_hz: int):
+        if machine.structure != SHIPPED_STRUCTURE:
+            raise ConfigError(f"Structure of {machine.config.name} must be the shipped one on a "
+                              f"board: its registers have these units by name")
         self._machine = machine
         self._constants = {"magic": MAGIC, "version": VERSION, "machine": int(machine.hash, 16),
                            "memory_bytes": memory_bytes, "clock_hz": clock_hz}

@@ -3,7 +3,6 @@
 import re
 from dataclasses import dataclass
 
-from accel.machine.config import UNITS
 from accel.machine.status import CLIENTS, COUNTERS, Status
 
 from .netlist import MODULE, modules
@@ -49,8 +48,8 @@ _MEANINGS = {
     "status_index": "the instruction that reports it",
     r"(\w+)_(started|retired)": "{0}: an instruction has {1} in this cycle",
     r"(\w+)_(started|retired)_index": "which instruction of {0} has {1}",
-    rf"({'|'.join(UNITS)})_waiting": "after a deadlock: {0} waits for a token",
-    rf"({'|'.join(UNITS)})_waiting_index": "after a deadlock: the instruction that {0} waits with",
+    r"(\w+)_waiting": "after a deadlock: {0} waits for a token",
+    r"(\w+)_waiting_index": "after a deadlock: the instruction that {0} waits with",
     "counter": f"number of a counter, 0 to {len(COUNTERS) - 1}: cycles of each unit's activities, "
                f"then bytes of {', '.join(CLIENTS)}",
     "counter_value": "that counter, in the same cycle",

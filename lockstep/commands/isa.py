@@ -55,7 +55,6 @@ def _status() -> Iterator[str]:
 
 def _instructions(machine) -> Iterator[str]:
     from accel.machine import isa
-    from accel.machine.config import UNITS
     from accel.machine.machine import FINISH
     from lockstep.manual import facts_of
     from lockstep.manual.text import loops_text, timing_text
@@ -65,13 +64,13 @@ def _instructions(machine) -> Iterator[str]:
     yield f"{FINISH:3}  {'finish':12} {'fetch':7} wait until all units are idle, then stop"
     for name, forms in machine.forms.items():
         for form in forms:
-            yield f"{machine.opcodes[name]:3}  {name:12} {form.unit:7} {_meaning(form)}"
-    for unit in UNITS:
+            yield f"{machine.opcodes[name]:3}  {name:12} {machine.unit_of(name):7} {_meaning(form)}"
+    for unit in machine.structure.names:
         longest = max((facts_of(machine, form.name) for form in machine.of_unit(unit)),
                       key=lambda facts: len(facts.timing.waits) if facts.timing else 0)
         yield from ("", f"{unit}: {loops_text(longest)}. "
                     f"{' '.join(timing_text(longest, machine.config.bus_bytes))}", f"{unit} word:")
-        yield from map(_field, fields_of(machine.formats[unit]))
+        yield from map(_field, fields_of(machine.formats[unit], machine, unit))
         for name, field in machine.immediates.get(unit, {}).items():
             takers = ", ".join(form.name for form in machine.of_unit(unit)
                                if name in [one.name for one in form.immediates])

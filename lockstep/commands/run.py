@@ -26,7 +26,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help=f"{NETWORK}; or what lockstep compile has made of one")
     add_accuracy(add_compilation(parser))
     add("--sim", type=OneOf("runtime.devices.device:SIMULATORS"),
-        help="values only; cycles, fast; the RTL, which takes long "
+        help="values only; cycles, fast; those of the RTL without its data; the RTL, which takes "
+             "long "
              f"(default {DEFAULT_SIMULATOR}; with --waves {RTL})")
     add("--latency", "--dram-latency", type=at_least(0), metavar="N",
         dest="latency", help="of the memory, in cycles (this and the next five: by default that of "

@@ -13,7 +13,6 @@ from accel.estimates.energy import energy
 from accel.estimates.technology import Technology, load_technology
 from accel.figures.accesses import AccessProfile
 from accel.figures.layers import LayerRow
-from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run
@@ -115,7 +114,8 @@ def measure(machine: Machine, path: Path, calibration: Calibration | None = None
     executed, iterations = _executed(machine, [one.program for one in module.accelerated])
     rows = [(row.name, row.cycles, row.dram_bytes, row.bound)
             for row in map(LayerRow.of, figures["layers"])]
-    busy = {unit: sum(run.counters.activity[unit]["busy"] for run in runs) for unit in UNITS}
+    busy = {unit: sum(run.counters.activity[unit]["busy"] for run in runs)
+            for unit in machine.structure.names}
     beside = host_part(module, known_host(host), technology.energies)
     assert beside is not None, "an accelerator and the host alone compute the network"
     return NetworkCycles(

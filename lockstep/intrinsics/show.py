@@ -6,10 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from accel.datapath.plan import SELECT_CYCLES, plan
+from accel.datapath.plan import plan
 from accel.machine.loading import load_machine
 from accel.machine.machine import FINISH, Machine
 from accel.machine.program import disassemble
+from accel.machine.structure import Kind
 from compiler.errors import RequestError
 from compiler.files import write_text
 from compiler.ir.printer import expr_text
@@ -29,7 +30,7 @@ def show(name: str, machine_name: str, report: Path | None, verilog: Path | None
         raise RequestError(f"NAME must be an instruction of {machine.config.name}: "
                            f"{', '.join(machine.opcodes)}, not {name!r}")
     found = next(one for one in facts(machine) if one.name == name)
-    if verilog and found.unit not in SELECT_CYCLES:
+    if verilog and not _computes(machine, found):
         raise RequestError(f"--verilog must be left out for {name}: {found.unit} has no datapath")
     figures = _figures(machine, found)
     if report:
@@ -48,13 +49,19 @@ def _figures(machine: Machine, found: Facts) -> dict[str, Any]:
                "flags": list(found.flags),
                "examples": [{"text": disassemble(one), "word": hexadecimal(machine, one)}
                             for one in examples]}
-    if found.unit not in SELECT_CYCLES:
+    if not _computes(machine, found):
         return figures
     datapath, added = plan(machine, found.unit), added_by(machine, found.name)
     return figures | {"datapath": {
         **asdict(resources_of(datapath)), "bodies": [body.name for body in datapath.bodies],
         "registers": datapath.registers(), "used": used_by(machine, found.name),
         "without": asdict(added[0]) if added else None, "plan": str(datapath)}}
+
+
+def _computes(machine: Machine, found: Facts) -> bool:
+    """True if its unit has a datapath."""
+    kind = machine.structure.kind(found.unit)
+    return kind is not None and not kind.moves
 
 
 def _verilog(machine: Machine, unit: str) -> str:
@@ -80,7 +87,7 @@ def _lines(machine: Machine, found: Facts, figures: Mapping[str, Any]) -> Iterat
     for pattern in machine.patterns:
         if pattern.name == found.name:
             names = " and ".join(constant.name for constant in pattern.constants)
-            sums = "sums of " * (found.unit == "gemm")
+            sums = "sums of " * (machine.structure.kind(found.unit) is Kind.GEMM)
             yield (f"stands for {sums}{expr_text(pattern.real)} in float networks"
                    + (f", {names} of each channel" if names else "")
                    + (f", up to {pattern.tolerance:g}" if pattern.tolerance else ""))

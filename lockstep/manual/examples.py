@@ -4,7 +4,8 @@ from typing import Any
 
 from accel.machine import isa
 from accel.machine.machine import Machine
-from accel.machine.program import CODES, Instruction, finish
+from accel.machine.program import Instruction, codes_of, finish
+from accel.machine.structure import IMMEDIATE, Kind
 from compiler.tensorize import Immediate, Intrinsic
 
 from .instructions import address_fields
@@ -13,9 +14,9 @@ from .words import fields_of
 WORD = 64
 """Bits of the parts in which a word is shown."""
 
-NEIGHBOURS = {"load": ("gemm", "gemm"), "gemm": ("load", "vector"), "vector": ("gemm", "store"),
-              "store": ("vector", "vector")}
-"""Units from which an example waits for a token, and which it gives one."""
+NEIGHBOURS = {Kind.LOAD: (Kind.GEMM, Kind.GEMM), Kind.GEMM: (Kind.LOAD, Kind.VECTOR),
+              Kind.VECTOR: (Kind.GEMM, Kind.STORE), Kind.STORE: (Kind.VECTOR, Kind.VECTOR)}
+"""The kinds of units from which an example waits for a token, and which it gives one."""
 
 
 def example(machine: Machine, name: str, form: int = 0) -> Instruction:
@@ -23,44 +24,46 @@ def example(machine: Machine, name: str, form: int = 0) -> Instruction:
     if name == "finish":
         return finish()
     intrinsic = machine.forms[name][form]
-    moves = intrinsic.unit in ("load", "store")
-    fields = _moved(machine, intrinsic) if moves else _computed(machine, intrinsic)
-    waits, signals = NEIGHBOURS[intrinsic.unit]
-    return Instruction(name, intrinsic.unit, {
-        "opcode": machine.opcodes[name], "waits": isa.unit_mask([waits]),
-        "signals": isa.unit_mask([signals]), **fields})
+    kind, structure = Kind(intrinsic.unit), machine.structure
+    fields = _moved(machine, intrinsic) if kind.moves else _computed(machine, intrinsic)
+    waits, signals = (1 << structure.names.index(structure.meant(other))
+                      for other in NEIGHBOURS[kind])
+    return Instruction(name, machine.unit_of(name), {
+        "opcode": machine.opcodes[name], "waits": waits, "signals": signals, **fields},
+        structure=structure)
 
 
 def _moved(machine: Machine, form: Intrinsic) -> dict[str, Any]:
     """Two entries of a buffer; if the form pads, the first is padding."""
-    inward = form.dst if form.unit == "load" else form.operands[0]
+    inward = form.dst if form.unit == Kind.LOAD else form.operands[0]
     buffer = inward.scopes[0]
     entry = machine.config.buffers[buffer].entry_bytes
     loop = {"extent": 2, "dram": entry, "buffer": entry}
     padding = {"pad_value": 0x80} if form.immediates else {}
-    return {"buffer": isa.BUFFERS.index(buffer), "base": isa.BASES.index("activations"),
-            "dram": 0x40, "run": entry, **padding,
+    return {"buffer": machine.structure.buffer_names.index(buffer),
+            "base": isa.BASES.index("activations"), "dram": 0x40, "run": entry, **padding,
             "loops": [loop | ({"before": 1} if form.immediates else {})]}
 
 
 def _computed(machine: Machine, form: Intrinsic) -> dict[str, Any]:
-    loops = [{"extent": 2, "dst": 1, "a": 2 if form.unit == "gemm" else 1}]
-    if form.unit == "gemm":
+    loops = [{"extent": 2, "dst": 1, "a": 2 if form.unit == Kind.GEMM else 1}]
+    if form.unit == Kind.GEMM:
         loops.append({"extent": 2, "a": 1, "b": 1})
     chosen = _scopes(form)
     records = {operand.name for operand in form.operands} - {"a", "b"}
-    if form.unit == "vector" and "b" in chosen and chosen["b"] != "imm" and not records:
+    if form.unit == Kind.VECTOR and "b" in chosen and chosen["b"] != IMMEDIATE and not records:
         loops[0]["b"] = 1
     fields: dict[str, Any] = {"loops": loops, "base": {}}
-    if "acc" in (chosen["dst"], *chosen.values()):
+    if machine.structure.roles.acc in (chosen["dst"], *chosen.values()):
         fields["banks"] = 1
     if form.reads_destination:
         fields["reset"] = 1
-    if form.unit == "vector":
+    if form.unit == Kind.VECTOR:
+        codes = codes_of(machine.structure, machine.unit_of(form.name))
         selectors = {"a_source": "a", "b_source": "b", "destination": "dst"}
-        fields |= {field: CODES[field].index(chosen[name]) for field, name in selectors.items()
-                   if name in chosen and chosen[name] in CODES[field]}
-        fields |= {"imm": 100} if "imm" in chosen.values() else {}
+        fields |= {field: codes[field].index(chosen[name]) for field, name in selectors.items()
+                   if name in chosen and chosen[name] in codes[field]}
+        fields |= {"imm": 100} if IMMEDIATE in chosen.values() else {}
     fields |= {imm.name: _number(imm) for imm in form.immediates}
     return {key: value for key, value in fields.items()
             if key in {field.path.partition(".")[0]
@@ -75,7 +78,7 @@ def _scopes(form: Intrinsic) -> dict[str, str]:
         chosen[operand.name] = (free or operand.scopes)[0]
     known = address_fields(form)
     return {name: scope for name, scope in chosen.items() if name == "dst" or name in known
-            or scope == "imm"}
+            or scope == IMMEDIATE}
 
 
 def _number(imm: Immediate) -> int:

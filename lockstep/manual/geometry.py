@@ -11,6 +11,7 @@ from accel.machine.config import MACHINE, AccelConfig, ConfigError, preset
 from accel.machine.dram import Dram
 from accel.machine.limits import FieldLimits, limits_of
 from accel.machine.machine import Machine
+from accel.machine.structure import Structure
 from accel.machine.timing import CoreTiming
 
 WIDTH = 120
@@ -23,6 +24,7 @@ SECTIONS = {
                          "timing"),
     "For reports and simulations": ("name", "clock_mhz", "memory"),
     "What follows from the instructions": ("operand", "weight", "accumulator", "output", "records"),
+    "Units and buffers": ("structure",),
 }
 """Fields of `AccelConfig` as the page has them."""
 
@@ -96,6 +98,8 @@ def _rules(field: Field[Any], limits: FieldLimits) -> Iterator[str]:
 def _value(value: Any) -> str:
     if isinstance(value, Dram | CoreTiming):
         return "that of an empty table"
+    if isinstance(value, Structure):
+        return "four units and seven buffers ([the machine](machine.md))"
     if isinstance(value, bool):
         return str(value).lower()
     return "none" if value is None else f"`{list(value) if isinstance(value, tuple) else value}`"

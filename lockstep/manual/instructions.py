@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from accel.machine.intrinsics import operand_field
 from accel.machine.machine import FINISH, Machine
+from accel.machine.structure import FETCH, IMMEDIATE, Kind
 from compiler.ir import expr_text
 from compiler.te import Reduce
 from compiler.tensorize import Intrinsic
@@ -77,9 +78,9 @@ class Facts:
 
 def facts(machine: Machine) -> list[Facts]:
     """All instructions in order of opcodes, FINISH included. Raises PlanError."""
-    header = tuple(field for field in fields_of(machine.formats["fetch"])
+    header = tuple(field for field in fields_of(machine.formats[FETCH], machine)
                    if field.path != "reserved")
-    finish = Facts("finish", FINISH, "fetch",
+    finish = Facts("finish", FINISH, FETCH,
                    (FormFacts("wait until all units are idle, then stop", (), ()),), 0, "assign",
                    tuple(field for field in header if field.path == "opcode"), None)
     return [finish, *(facts_of(machine, name) for name in machine.forms)]
@@ -89,7 +90,7 @@ def facts_of(machine: Machine, name: str) -> Facts:
     """An instruction that the machine declares. Raises KeyError, PlanError."""
     forms = machine.forms[name]
     first = forms[0]
-    return Facts(name, machine.opcodes[name], first.unit, tuple(map(_form, forms)),
+    return Facts(name, machine.opcodes[name], machine.unit_of(name), tuple(map(_form, forms)),
                  max(form.loops for form in forms), first.update,
                  tuple(used_fields(machine, forms)), timing_of(machine, first))
 
@@ -115,8 +116,9 @@ def used_fields(machine: Machine, forms: tuple[Intrinsic, ...]) -> Iterator[Word
     """The fields of its word that an instruction reads, in order of their bits."""
     read = {"opcode", "waits", "signals", "loops.extent"}
     for form in forms:
-        read |= _moved(form) if form.unit in ("load", "store") else _computed(form)
-    for field in fields_of(machine.layouts[forms[0].name]):
+        read |= _moved(form) if Kind(form.unit).moves else _computed(machine, form)
+    name = forms[0].name
+    for field in fields_of(machine.layouts[name], machine, machine.unit_of(name)):
         if field.path in read:
             yield field
 
@@ -127,21 +129,22 @@ def _moved(form: Intrinsic) -> set[str]:
             "loops.buffer"} | padded
 
 
-def _computed(form: Intrinsic) -> set[str]:
+def _computed(machine: Machine, form: Intrinsic) -> set[str]:
     addressed = {"dst", *address_fields(form).values()}
     read = {f"base.{key}" for key in addressed} | {f"loops.{key}" for key in addressed}
     read |= addressed & {"c"}
     read |= {"reset"} if form.reads_destination else set()
-    read |= {"banks"} if any("acc" in operand.scopes for operand in (form.dst, *form.operands)) \
+    acc = machine.structure.roles.acc
+    read |= {"banks"} if any(acc in operand.scopes for operand in (form.dst, *form.operands)) \
         else set()
-    if form.unit == "vector":
+    if form.unit == Kind.VECTOR:
         names = {operand.name: operand.scopes for operand in form.operands}
         read |= {"destination"} | {f"{name}_source" for name in names}
-        read |= {"imm"} & {scope for scopes in names.values() for scope in scopes}
+        read |= {IMMEDIATE} & {scope for scopes in names.values() for scope in scopes}
     return read | {imm.name for imm in form.immediates}
 
 
 def address_fields(form: Intrinsic) -> dict[str, str]:
     """The field, ``a``, ``b`` or ``c``, that addresses each operand in a buffer, by its name."""
     return {operand.name: operand_field(form, operand.name)
-            for operand in form.operands if operand.scopes != ("imm",)}
+            for operand in form.operands if operand.scopes != (IMMEDIATE,)}

@@ -4,8 +4,6 @@
 from collections.abc import Iterator
 from textwrap import wrap
 
-from amaranth.lib import data
-
 from accel.machine import isa
 from accel.machine.machine import Machine
 from accel.machine.program import disassemble
@@ -58,17 +56,18 @@ def _lines(machine: Machine) -> Iterator[str]:
     for paragraph in WORDS:
         yield from (paragraph, "")
     for unit, name in layouts(machine).items():
-        yield from _layout(machine.formats[unit], name)
+        yield from _layout(machine, unit, name)
     for facts_ in facts(machine):
         yield from _instruction(machine, facts_)
 
 
-def _layout(layout: data.Layout, name: str) -> Iterator[str]:
+def _layout(machine: Machine, unit: str, name: str) -> Iterator[str]:
     yield from (f"### Words of {name}", "", "A row is 32 bits, the lowest first; a field is "
                 "followed by its width, and by -1 where it is stored minus one.", "", "```text")
+    layout = machine.formats[unit]
     yield from diagram(layout)
     yield from ("```", "", "| bits | field | meaning |", "|---|---|---|")
-    for field in fields_of(layout):
+    for field in fields_of(layout, machine, unit):
         path = field.path.replace("loops.", "loops[i].")
         more = f", + {field.stride} i" if field.count > 1 else ""
         yield f"| {field.bits}{more} | `{path}` | {meaning_of(field)} |"

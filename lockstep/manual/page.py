@@ -37,7 +37,7 @@ def page(machine: Machine) -> str:
 def _layout(machine: Machine, unit: str, name: str) -> dict[str, Any]:
     layout = machine.formats[unit]
     return {"unit": unit, "name": name, "rows": _rows(layout),
-            "fields": [*map(_field, fields_of(layout))]}
+            "fields": [*map(_field, fields_of(layout, machine, unit))]}
 
 
 def _rows(layout: data.Layout) -> Iterator[tuple[int, list[dict[str, Any]]]]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from amaranth.lib import data
 
 from accel.machine.machine import Machine
+from accel.machine.structure import FETCH
 
 from .instructions import Facts, FormFacts
 from .timing import UnitTiming
@@ -16,11 +17,13 @@ DIAGRAM_BITS = 32
 
 def layouts(machine: Machine) -> Mapping[str, str]:
     """The units whose word layouts differ, and what their words are called."""
-    if machine.formats["load"] == machine.formats["store"]:
-        moves = {"load": "load and store"}
+    structure, load, store = machine.structure, *machine.structure.moved
+    if machine.formats[load] == machine.formats[store]:
+        moves = {load: f"{load} and {store}"}
     else:
-        moves = {"load": "load", "store": "store"}
-    return {"fetch": "finish", **moves, "gemm": "gemm", "vector": "vector"}
+        moves = {load: load, store: store}
+    return {FETCH: "finish", **moves, **{unit.name: unit.name for unit in structure.units
+                                         if not unit.kind.moves}}
 
 
 def cells(layout: data.Layout) -> Iterator[list[tuple[WordField | None, str, int]]]:

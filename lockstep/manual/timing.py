@@ -4,22 +4,23 @@ from dataclasses import dataclass
 
 from accel.datapath.plan import SELECT_CYCLES, plan
 from accel.machine.machine import Machine
+from accel.machine.structure import IMMEDIATE, Kind
 from accel.machine.timing import CoreTiming
 from compiler.tensorize import Intrinsic
 
 
 def _issue(timing: CoreTiming, unit: str) -> int:
     """Cycles from taking an instruction to the issue of its first iteration."""
-    return {"gemm": timing.address_cycles, "vector": timing.issue_cycles}[unit]
+    return {Kind.GEMM: timing.address_cycles, Kind.VECTOR: timing.issue_cycles}[Kind(unit)]
 
 
 def _moves(timing: CoreTiming, unit: str) -> tuple[int, str, str]:
     """Cycles from taking an instruction to what it begins with, that, and what it waits for."""
     return {
-        "load": (timing.load_cycles, "its first request to the memory", "requests, "
-                 "bursts and data of the memory, and an earlier load whose data come first"),
-        "store": (timing.store_cycles, "the address of its first chunk", "room for "
-                  "requests, and the memory's acknowledgements before it retires")}[unit]
+        Kind.LOAD: (timing.load_cycles, "its first request to the memory", "requests, "
+                    "bursts and data of the memory, and an earlier load whose data come first"),
+        Kind.STORE: (timing.store_cycles, "the address of its first chunk", "room for "
+                     "requests, and the memory's acknowledgements before it retires")}[Kind(unit)]
 
 
 @dataclass(frozen=True)
@@ -57,19 +58,20 @@ def timing_of(machine: Machine, form: Intrinsic) -> UnitTiming:
     if unit not in SELECT_CYCLES:
         first, begins, waits = _moves(timing, unit)
         return UnitTiming(first, begins, 1, 0, 0, 0, (waits,))
-    datapath = plan(machine, unit)
-    places = [set(operand.scopes) - {"imm"} for operand in form.operands
+    datapath = plan(machine, machine.unit_of(form.name))
+    places = [set(operand.scopes) - {IMMEDIATE} for operand in form.operands
               if operand.name in ("a", "b")]
-    meet = unit == "vector" and len(places) == 2 and places[0] & places[1]
+    meet = unit == Kind.VECTOR and len(places) == 2 and places[0] & places[1]
     return UnitTiming(_issue(timing, unit), "the issue of its first iteration", datapath.interval,
                   2 * datapath.interval if meet else 0, datapath.latency, datapath.write_cycles,
-                  tuple(_waits(form)))
+                  tuple(_waits(machine, form)))
 
 
-def _waits(form: Intrinsic):
-    other = {"gemm": "vector", "vector": "gemm"}[form.unit]
-    if any("acc" in operand.scopes for operand in (form.dst, *form.operands)):
-        yield f"banks of acc that {other} holds"
-    if form.unit == "vector" and any("acc" in operand.scopes for operand in form.operands):
-        yield "a source in acc whose write is pending"
-        yield "the read port of acc, while an accumulating iteration reads its destination"
+def _waits(machine: Machine, form: Intrinsic):
+    acc, own = machine.structure.roles.acc, machine.unit_of(form.name)
+    others = [unit.name for unit in machine.structure.users(acc) if unit.name != own]
+    if any(acc in operand.scopes for operand in (form.dst, *form.operands)):
+        yield f"banks of {acc} that {' or '.join(others)} holds"
+    if form.unit == Kind.VECTOR and any(acc in operand.scopes for operand in form.operands):
+        yield f"a source in {acc} whose write is pending"
+        yield f"the read port of {acc}, while an accumulating iteration reads its destination"

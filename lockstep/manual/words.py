@@ -1,22 +1,22 @@
 """The fields of instruction words: where they are, how they are stored, what they mean."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from amaranth import Shape
 from amaranth.lib import data
 
 from accel.machine import isa
-from accel.machine.config import UNITS
-from accel.machine.program import CODES
+from accel.machine.machine import Machine
+from accel.machine.program import CODES, codes_of
+from accel.machine.structure import SHIPPED_STRUCTURE
 
 UNUSED = ("flags", "reserved", "rest")
 """Fields without a meaning: no unit reads them, and the encoder leaves them 0."""
 
 MEANINGS: Mapping[str, str] = {
     "opcode": "which instruction it is",
-    "waits": f"units from which it takes a token before it starts; bit i: unit i of "
-             f"{', '.join(UNITS)}",
+    "waits": "units from which it takes a token before it starts; bit i: unit i of",
     "signals": "units that get a token when it retires; bits as in waits",
     "banks": "banks of acc that it touches and holds; bit i is bank i",
     "reset": "1: iterations that begin a reduction assign, they do not accumulate",
@@ -62,6 +62,7 @@ class WordField:
     minus_one : stored minus one, so that no code is illegal.
     codes : what the numbers 0, 1, ... stand for; empty where it is a number.
     count, stride : the loops that have it, and bits from one loop to the next.
+    units : the units that the bits of a mask stand for; empty where it is none.
     """
 
     path: str
@@ -72,6 +73,7 @@ class WordField:
     codes: tuple[str, ...] = ()
     count: int = 1
     stride: int = 0
+    units: tuple[str, ...] = ()
 
     @property
     def bits(self) -> str:
@@ -90,9 +92,15 @@ class WordField:
         return "minus one" if self.minus_one else "signed" if self.signed else ""
 
 
-def fields_of(layout: data.Layout) -> list[WordField]:
-    """Every field of a word in order of its bits; those of loops stand once."""
-    return list(_fields(layout))
+def fields_of(layout: data.Layout, machine: Machine | None = None,
+              unit: str = "") -> list[WordField]:
+    """Every field of a word in order of its bits; those of loops stand once. Units and buffers have
+    the names that they have in words of a unit of the machine; without, the shipped ones."""
+    structure = SHIPPED_STRUCTURE if machine is None else machine.structure
+    codes = CODES if machine is None else codes_of(structure, unit)
+    return [replace(field, codes=tuple(codes.get(field.path, ())),
+                    units=structure.names if field.path == "waits" else ())
+            for field in _fields(layout)]
 
 
 def _fields(layout, path: str = "", base: int = 0, count: int = 1,
@@ -107,7 +115,7 @@ def _fields(layout, path: str = "", base: int = 0, count: int = 1,
         else:
             cast = Shape.cast(shape)
             yield WordField(name, offset, cast.width, cast.signed, str(key) in isa.MINUS_ONE,
-                        tuple(CODES.get(name, ())), count, stride)
+                            (), count, stride)
 
 
 def loop_count(layout: data.Layout) -> int:
@@ -121,6 +129,7 @@ def meaning_of(field: WordField, immediates: Sequence[str] = ()) -> str:
     if name in UNUSED:
         return "unused, 0"
     meaning = MEANINGS.get(name, f"the immediate {name}" if "." not in name else name)
+    meaning += " " * bool(field.units) + ", ".join(field.units)
     codes = ", ".join(f"{code} {name}" for code, name in enumerate(field.codes))
     return "; ".join(filter(None, (
         meaning + (f": {codes}" if codes else ""),

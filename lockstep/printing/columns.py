@@ -57,9 +57,15 @@ def _ratio(heading: str, above: str, below: str, digits: int) -> Column:
     return Column(heading, text, text)
 
 
-def _moved(heading: str, unit: str) -> Column:
+_MOVERS = ("load", "store", "fetch")
+"""Kinds of who moves bytes, in the order in which rows have them."""
+
+
+def _moved(heading: str, mover: str) -> Column:
+    place = _MOVERS.index(mover)
+
     def text(row: LayerRow) -> str:
-        return f"{row.moved[unit]:,}"
+        return f"{[*row.moved.values()][place]:,}"
     return Column(heading, text, text)
 
 

@@ -11,18 +11,14 @@ from typing import Any
 
 from accel.figures.layers import LayerRow
 from accel.figures.traffic import unit_bytes
-from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.machine.status import ACTIVITIES, STALLS
+from accel.machine.structure import FETCH
 from lockstep.printing.columns import largest_stall
 from lockstep.printing.lines import counted, host_entries
 from lockstep.printing.whole import accuracy_text
 
 from .series import Grid, Recording, activity_series, occupancy_series
-
-MOVERS = ("load", "store", "fetch")
-"""The units that move bytes over the memory port; load and fetch read, store writes."""
 
 
 def page_figures(report: Mapping[str, Any], recordings: Sequence[Recording], machine: Machine,
@@ -43,7 +39,10 @@ def page_figures(report: Mapping[str, Any], recordings: Sequence[Recording], mac
         "utilization": report["utilization"], "ideal": _ideal(layers),
         "bound_cycles": report["bound_cycles"],
         "roofs": _roofs(machine),
-        "units": UNITS, "activities": ACTIVITIES,
+        "units": machine.structure.names,
+        "movers": {unit.name: "read" if unit.writes else "written"
+                   for unit in machine.structure.units if unit.kind.moves} | {FETCH: "read"},
+        "activities": machine.structure.activities,
         "counters": {"activity": _added([counters["activity"] for counters in report["counters"]]),
                      "bytes": _sum([counters["bytes"] for counters in report["counters"]])},
         "layers": layers, "energy": report.get("energy", {}),
@@ -139,7 +138,8 @@ def _layers(rows: Sequence[Mapping[str, Any]], machine: Machine,
     moved = [table for program in programs for table in _bytes(machine, program)]
     layers, begin = [], 0
     for row, table in zip(rows, moved, strict=True):
-        activity = {unit: {"busy": row["busy"][unit], **row["stalls"][unit]} for unit in UNITS}
+        activity = {unit: {"busy": row["busy"][unit], **row["stalls"][unit]}
+                    for unit in machine.structure.names}
         shown = (*_SHOWN, *({"energy"} & row.keys()))
         layers.append({"begin": begin, **{key: row[key] for key in shown}, "bytes": table,
                        "activity": activity, "largest_stall": largest_stall(LayerRow.of(row))})
@@ -151,7 +151,7 @@ def row_of(layer: Mapping[str, Any]) -> LayerRow:
     """The row of a layer of the page's figures."""
     activity = layer["activity"]
     return LayerRow(busy={unit: did["busy"] for unit, did in activity.items()},
-                    stalls={unit: {cause: did[cause] for cause in STALLS}
+                    stalls={unit: {cause: count for cause, count in did.items() if cause != "busy"}
                             for unit, did in activity.items()},
                     moved=layer["bytes"], **{key: layer[key] for key in _SHOWN})
 
@@ -163,7 +163,7 @@ def total_of(figures: Mapping[str, Any]) -> LayerRow:
                     ideal_cycles=figures["ideal"]["cycles"], macs=figures["macs"],
                     utilization=figures["utilization"], bound_cycles=figures["bound_cycles"],
                     moved={unit: sum(layer["bytes"][unit] for layer in layers)
-                           for unit in MOVERS})
+                           for unit in layers[0]["bytes"]})
 
 
 _SHOWN = ("name", "op", "cycles", "ideal_cycles", "bound_cycles", "macs", "utilization", "carrier")
@@ -174,7 +174,9 @@ def _bytes(machine: Machine, program: AccelProgram) -> list[dict[str, int]]:
     """The bytes that each layer's instructions move, and FINISH's; padding does not count."""
     moved = unit_bytes(machine, program)
     edges = [0, *(end for _, end in program.layers), program.count]
-    return [{unit: int(moved[unit][begin:end].sum()) for unit in MOVERS}
+    structure = machine.structure
+    movers = (structure.roles.load, structure.roles.store, FETCH)
+    return [{unit: int(moved[unit][begin:end].sum()) for unit in movers}
             for begin, end in pairwise(edges)]
 
 

@@ -5,7 +5,11 @@ const COLOR = {
   busy: "#2f6fb0", memory: "#cf3f4f",
   load: "#f5c04a", gemm: "#e69a2e", vector: "#c9741f", store: "#9a5516",
   bank: "#b59be0", hazard: "#8462c4", signal: "#56358f", command: "#e2e6ea"};
-const MOVER = {load: "#2f6fb0", store: "#e69a2e", fetch: "#9aa5b1"};
+const UNIT_COLORS = [COLOR.load, COLOR.gemm, COLOR.vector, COLOR.store];
+D.units.forEach((unit, place) => COLOR[unit] ??= UNIT_COLORS[place % 4]);
+const MOVER_COLORS = ["#2f6fb0", "#e69a2e", "#9aa5b1"];
+const MOVER = Object.fromEntries(Object.keys(D.movers).map((unit, place) =>
+  [unit, MOVER_COLORS[place % 3]]));
 const WAITS = {memory: "waits for memory", bank: "bank held by the other unit",
                hazard: "hazard: own result pending", signal: "signal: counter full",
                command: "no command"};
@@ -339,14 +343,14 @@ const places = LAYERS.map(layer => layer.place);
 
 function drawStalls() {
   const unit = byId("stall-unit").value, inCycles = byId("stall-scale").value === "cycles";
-  const of = layer => layer.activity[unit || layer.carrier || "load"];
+  const of = layer => layer.activity[unit || layer.carrier || D.units[0]];
   const divisor = layer => inCycles ? 1 : layer.cycles || 1;
   const used = D.activities.filter(activity => LAYERS.some(layer => of(layer)[activity]));
   const traces = used.map(activity => ({
     type: "bar", orientation: "h", y: places, marker: {color: COLOR[activity]},
     x: LAYERS.map(layer => of(layer)[activity] / divisor(layer)),
     customdata: LAYERS.map(layer => `<b>${escaped(layer.name)}</b>, ` +
-      `${unit || layer.carrier || "load"}<br>${meaning(activity)}: ` +
+      `${unit || layer.carrier || D.units[0]}<br>${meaning(activity)}: ` +
       `${whole(of(layer)[activity])} cycles, ` +
       percent(of(layer)[activity] / (layer.cycles || 1))),
     hovertemplate: "%{customdata}<extra></extra>"}));
@@ -373,8 +377,8 @@ function drawTraffic() {
     hovertemplate: "%{customdata}<extra></extra>"})),
     layout(layersHeight(), layerAxes({})));
   const total = unit => LAYERS.reduce((sum, layer) => sum + layer.bytes[unit], 0);
-  const way = {load: "read by load", store: "written by store", fetch: "read by fetch"};
-  legend("movers", movers.map(unit => [`${way[unit]}: ${whole(total(unit))} bytes`, MOVER[unit]]));
+  legend("movers", movers.map(unit => [
+    `${D.movers[unit]} by ${unit}: ${whole(total(unit))} bytes`, MOVER[unit]]));
   byId("port").textContent = "Over the memory port, in whole beats: " + movers.map(unit =>
     `${unit} ${whole(D.counters.bytes[unit])}`).join(", ") + " bytes.";
 }

@@ -13,10 +13,9 @@ import numpy as np
 
 from accel.figures.attribution import activity_table
 from accel.figures.occupancy import live_entries
-from accel.machine.config import BUFFERS, UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.machine.status import ACTIVITIES, Run
+from accel.machine.status import Run
 
 MAX_BUCKETS = 1 << 13
 """Several times the columns of a wide screen."""
@@ -50,15 +49,16 @@ def activity_series(recordings: Sequence[Recording], grid: Grid) -> dict[str, di
     """Unit to activity to its cycles in each bucket, as `run_lengths`; activities without a cycle
     are left out. The runs, which need timelines, follow each other.
     """
-    tables = {unit: np.zeros((grid.ends.size, len(ACTIVITIES)), np.int64) for unit in UNITS}
-    begin = 0
+    tables: dict[str, np.ndarray] = {}
+    names, begin = (), 0
     for _, run in recordings:
         assert run.timeline is not None
         ends = np.clip(grid.ends - begin, 0, run.cycles)
         for unit, spans in run.timeline.spans.items():
-            tables[unit] += activity_table(spans, ends)
+            names = run.timeline.activities
+            tables[unit] = tables.get(unit, 0) + activity_table(spans, ends, len(names))
         begin += run.cycles
-    return {unit: {name: run_lengths(column) for name, column in zip(ACTIVITIES, table.T)
+    return {unit: {name: run_lengths(column) for name, column in zip(names, table.T)
                    if column.any()} for unit, table in tables.items()}
 
 
@@ -67,7 +67,7 @@ def occupancy_series(machine: Machine, recordings: Sequence[Recording],
     """For each buffer and bucket, as `run_lengths`: ``peak``, the most entries that are live at
     once, and ``sum``, the total of live entries over the cycles.
     """
-    changes = {name: ([], []) for name in BUFFERS}
+    changes = {name: ([], []) for name in machine.config.buffers}
     begin = 0
     for program, run in recordings:
         for name, (cycles, counts) in live_entries(machine, program, run).items():

@@ -16,7 +16,8 @@ from lockstep.printing.progress import progress_bar
 from lockstep.provenance import Asked
 from lockstep.running.networks import compiled_network, imported_network
 from lockstep.running.requests import PAGES, require_programs
-from lockstep.running.results import provenance, put_results, show, write_page
+from lockstep.running.results import (provenance, put_results, show, simulator_of,
+                                       write_page)
 from runtime import DeviceError, report
 from runtime.exporting.ports import random_inputs
 from runtime.pricing.hosts import known_host
@@ -49,7 +50,8 @@ def _run(args: argparse.Namespace, saved, trace, asked: Asked) -> int:
         print(f"lockstep: {error}", file=sys.stderr)
         return 1
     figures = report(module, runs, machine, time.perf_counter() - begin)
-    figures |= {"model": args.model.title, "target": args.target, "simulator": args.sim,
+    figures |= {"model": args.model.title, "target": args.target,
+                "simulator": simulator_of(args, runs),
                 "seed": args.seed if given is None else None, "quantized": quantized,
                 "provenance": provenance(args, asked, machine)}
     if args.precision:

@@ -8,6 +8,7 @@ from typing import Any
 from accel.machine.machine import Machine
 from accel.sim.rtl.waves import Waves
 from compiler.graph.graph import Graph
+from lockstep.commands.run import TIMED
 from lockstep.options.compilation import compiled, imported, machine_of, with_memory
 from lockstep.options.whole import calibration_of
 from lockstep.printing.progress import Watched, watching
@@ -41,8 +42,9 @@ def compiled_network(args: argparse.Namespace, saved, graph: Graph | None
     if machine:
         memory = replace(machine.config.memory, **_memory_options(args))
         machine = replace(machine, config=replace(machine.config, memory=memory))
-    options: dict[str, Any] = (
-        {"values": not args.no_values, "timeline": True} if args.sim == "cycle" else {})
+    options: dict[str, Any] = {"values": not args.no_values} if args.sim in TIMED else {}
+    if args.sim == "cycle":
+        options["timeline"] = True
     if args.waves:
         options["waves"] = Waves(*args.waves)
     watched = Watched(args.sim, options)

@@ -3,11 +3,15 @@
 import argparse
 
 from accel.estimates.technology import load_technology
+from accel.sim.timed import made_for
 from compiler.errors import RequestError
 from lockstep.report import require_plotly
 from lockstep.report.pictures import require_matplotlib
 from lockstep.options.arguments import DEFAULT_SIMULATOR, RTL
 from lockstep.options.results import PICTURES
+
+TIMED = ("cycle", "slice")
+"""Simulators that can leave out values."""
 
 PAGES = ("report", *PICTURES)
 """Options that show what every unit did when."""
@@ -27,16 +31,16 @@ def require_sense(args: argparse.Namespace) -> None:
             raise RequestError(f"{option} must be left out with --target cpu: the host has no "
                                f"cycles")
     if args.trace and args.sim == "functional":
-        raise RequestError("--trace must come with --sim cycle or verilator: functional has no "
-                           "cycles")
+        raise RequestError("--trace must come with --sim cycle, slice or verilator: functional has "
+                           "no cycles")
     if args.waves and args.sim != RTL:
         raise RequestError(f"--waves must come with --sim {RTL}, not {args.sim}: the RTL alone has "
                            f"signals")
     _require_page(args)
     if args.technology:
         _require_technology(args)
-    if args.no_values and args.sim != "cycle":
-        raise RequestError(f"--no-values must come with --sim cycle, not {args.sim}")
+    if args.no_values and args.sim not in TIMED:
+        raise RequestError(f"--no-values must come with --sim {' or '.join(TIMED)}, not {args.sim}")
     if args.no_values and args.output:
         raise RequestError("--output must be left out with --no-values: there are none")
 
@@ -56,15 +60,26 @@ def _require_page(args: argparse.Namespace) -> None:
     if wanted and args.sim != "cycle":
         raise RequestError(f"--{wanted[0]} must come with --sim cycle, not {args.sim}: the cycle "
                            f"simulator alone says what every unit did when")
+    if wanted:
+        _require_cycle_simulator(f"--{wanted[0]}")
     if args.report:
         require_plotly()
     require_matplotlib(args)
+
+
+def _require_cycle_simulator(option: str) -> None:
+    """Refuses an option of the cycle simulator where the slice of the RTL takes its place."""
+    if not made_for.is_of_now():
+        raise RequestError(f"{option} must come with the hardware that the cycle simulator was "
+                           f"made for: this one is simulated by its slice, which has cycles and "
+                           f"counters alone")
 
 
 def _require_technology(args: argparse.Namespace) -> None:
     if args.sim != "cycle":
         raise RequestError(f"--technology must come with --sim cycle, not {args.sim}: the cycle "
                            f"simulator alone counts every access")
+    _require_cycle_simulator("--technology")
     args.technology = load_technology(args.technology)
 
 

@@ -2,9 +2,10 @@
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from accel.machine.status import Run
 from compiler.files import whole_file
 from lockstep.options.inputs import write_outputs
 from lockstep.printing.energy import show_energy
@@ -34,6 +35,11 @@ def provenance(args: argparse.Namespace, asked: Asked, machine) -> dict[str, Any
     by_host = MEASURED_HOST if args.host == THIS else ()
     name = machine.config.name if machine else ""
     return asked.provenance({name: machine}, (*MEASURED, *by_auto, *by_host))
+
+
+def simulator_of(args: argparse.Namespace, runs: Sequence[Run]) -> str:
+    """The simulator that ran, which may be another one than was asked for."""
+    return next((run.simulator for run in runs if run.simulator), args.sim)
 
 
 def put_results(args: argparse.Namespace, module, figures: Mapping[str, Any]) -> None:
@@ -66,6 +72,9 @@ def show(args: argparse.Namespace, figures: Mapping[str, Any], machine=None) -> 
         show_energy(figures)
         if part := figures["whole"]:
             say(whole_energy(part, figures["energy"]["joules"]))
+    if machine and figures["simulator"] != args.sim:
+        say(f"cycles by the {figures['simulator']} of the RTL: the cycle simulator was made for "
+            f"other hardware")
     if machine and args.calibration is None and (
             note := origin_note(args.model.title, args.model, [machine])):
         say(note)

@@ -134,16 +134,18 @@ class SimulatedDevice:
 
 
 SIMULATORS = {"functional": "meaning.functional", "cycle": "timed.cycle",
-              "verilator": "rtl.verilated"}
-"""Modules of `accel.sim` by the names of simulators: values only; cycles, fast; the RTL."""
+              "slice": "slice.simulator", "verilator": "rtl.verilated"}
+"""Modules of `accel.sim` by the names of simulators: values only; cycles, fast; the cycles of the
+RTL, cut down to what time depends on; the RTL.
+"""
 
 
 def simulator(name: str, **options: Any) -> Simulate:
     """The simulator `name` of `SIMULATORS`.
 
-    `options` are those of its ``simulate``: cycle and verilator take `dram`, or single options of
-    it, and `max_cycles`, cycle also `values` and `timeline`; functional takes none. Raises
-    ArgumentError and DramError for what they do not take.
+    `options` are those of its ``simulate``: all but functional take `dram`, or single options of
+    it, and `max_cycles`, cycle and slice also `values`, cycle `timeline`; functional takes none.
+    Raises ArgumentError and DramError for what they do not take.
     """
     simulate = _simulate(name)
     require_options(f"Simulator {name}", name, options)

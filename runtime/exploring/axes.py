@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from accel.machine.config import BUFFERS, TYPES, AccelConfig
+from accel.machine.config import BUFFERS, ELEMENTS, AccelConfig
 from accel.machine.dram import Dram
 from accel.machine.timing import CoreTiming
 from accel.mapping.plans.search import EFFORTS
@@ -35,7 +35,7 @@ MACHINE_AXIS = "machine"
 EFFORT_AXIS = "effort"
 """The axis of efforts for mappings, which the machine does not depend on."""
 
-_FOLLOWING = ("name", "records", *dict.fromkeys(TYPES.values()))
+_FOLLOWING = ("name", "records", *ELEMENTS)
 """Fields that follow from the declared instructions, or mean nothing to hardware."""
 
 _SUFFIXES = {"k": 1 << 10, "m": 1 << 20}
@@ -122,7 +122,7 @@ def _checked(name: str, values: list[str]) -> VariedAxis:
 def _field(name: str) -> str:
     """The field that a name means; buffers are named by their size."""
     known = [field.name for field in fields(AccelConfig) if field.name not in _FOLLOWING
-             and field.name not in _TABLES] + [
+             and field.name not in (*_TABLES, "structure")] + [
                  f"{name}.{field.name}" for name, table in _TABLES.items()
                  for field in fields(table)]
     field = f"{name}_bytes" if name in BUFFERS else name

@@ -72,8 +72,9 @@ def test_a_call_that_does_not_fit(function: str, given: list, options, message: 
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"sim": None}, "Simulator must be one of functional, cycle, verilator, not None"),
-    ({"sim": ["cycle"]}, "Simulator must be one of functional, cycle, verilator, not ['cycle']"),
+    ({"sim": None}, "Simulator must be one of functional, cycle, slice, verilator, not None"),
+    ({"sim": ["cycle"]},
+     "Simulator must be one of functional, cycle, slice, verilator, not ['cycle']"),
     ({"thraeds": 1}, "compile has no option 'thraeds'; the nearest are threads"),
     ({"calibrate": 1}, "compile has no option 'calibrate'; the nearest are calibration"),
     ({"latency": 1}, "latency must come with the simulator cycle or verilator, not functional"),
@@ -119,7 +120,8 @@ def test_a_link_that_cannot_be() -> None:
 @pytest.mark.parametrize(("path", "options", "message"), [
     (5, {}, "Path must be text or a path, not 5"),
     ("x", {"machine": 3}, "machine must be a Machine, a name or a path, not 3"),
-    ("x", {"sim": "fast"}, "Simulator must be one of functional, cycle, verilator, not 'fast'"),
+    ("x", {"sim": "fast"},
+     "Simulator must be one of functional, cycle, slice, verilator, not 'fast'"),
     ("x", {"sim": "cycle", "laency": 5}, "Simulator cycle has no option 'laency'; the nearest are "
                                          "latency"),
 ])

@@ -219,7 +219,7 @@ def test_an_unknown_machine_is_refused() -> None:
 
 def test_an_unknown_simulator_is_refused() -> None:
     refused(lambda: compile(DIGITS / "digits-int8.onnx", "accel:tiny-1x4x4", sim="fast"),
-            ValueError, "Simulator must be one of functional, cycle, verilator, not 'fast'")
+            ValueError, "Simulator must be one of functional, cycle, slice, verilator, not 'fast'")
 
 
 def test_a_model_that_is_not_there_is_refused(tmp_path) -> None:

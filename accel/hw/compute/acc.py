@@ -1,4 +1,4 @@
-"""The accumulator: two banks between gemm and vector."""
+"""A buffer of two banks between the units that compute: the accumulators."""
 
 from amaranth.hdl import *
 from amaranth.lib import wiring
@@ -8,34 +8,41 @@ from amaranth.utils import exact_log2
 from accel.hw.interface import acc_port
 from accel.hw.parts import RAM_CYCLES, Ram, delayed, spread
 from accel.machine.machine import Machine
+from accel.machine.structure import Kind
 
 
 class Acc(wiring.Component):
     """Two banks (top address bit), each with one read and one write port. gemm addresses entries,
-    vector parts of them (`AccelConfig.parts`).
+    vector parts of them (`AccelConfig.parts`). There is a port for each unit that uses it, of the
+    unit's name.
 
     A unit uses only banks that it holds. Data appear `read_cycles` after the address, every
     cycle a new one; a read sees the writes of the cycles before its address, not of its own.
-    `granted` is combinational: vector gets what gemm does not hold; gemm gets what vector neither
-    holds nor asks for in the same cycle.
+    `granted` is combinational: a unit gets what no other one holds, and none after it in the list
+    of units asks for in the same cycle.
     """
 
-    def __init__(self, machine: Machine):
+    def __init__(self, machine: Machine, name: str | None = None):
         self.config = machine.config
-        self._lane_bits = self.config.buffers["acc"].entry_bits // self.config.lanes
-        super().__init__({"gemm": In(acc_port(self.config.buffers["acc"])),
-                          "vector": In(acc_port(self.config.parts["acc"]))})
+        name = name or machine.structure.roles.acc
+        self._whole, self._parts = self.config.buffers[name], self.config.parts[name]
+        self._lane_bits = self._whole.entry_bits // self.config.lanes
+        self._seen = {unit.name: self._parts if unit.kind is Kind.VECTOR else self._whole
+                      for unit in machine.structure.users(name)}
+        super().__init__({unit: In(acc_port(seen)) for unit, seen in self._seen.items()})
 
     def elaborate(self, platform):
         m = Module()
-        gemm, vector = self.gemm, self.vector
-        m.d.comb += [
-            vector.granted.eq(~(vector.request & gemm.hold).any()),
-            gemm.granted.eq(~(gemm.request & (vector.hold | vector.request)).any()),
-        ]
+        ports = [getattr(self, unit) for unit in self._seen]
+        for number, port in enumerate(ports):
+            taken = [other.hold | other.request if later > number else other.hold
+                     for later, other in enumerate(ports) if later != number]
+            m.d.comb += port.granted.eq(~(port.request & _any(taken)).any())
         banks = [self._bank(m, index) for index in range(2)]
-        self._read(m, platform, "gemm", [Cat(parts) for parts in banks])
-        self._read(m, platform, "vector", [part for parts in banks for part in parts])
+        for unit, seen in self._seen.items():
+            rows = ([Cat(parts) for parts in banks] if seen is self._whole
+                    else [part for parts in banks for part in parts])
+            self._read(m, platform, unit, rows)
         return m
 
     def _read(self, m: Module, platform, name: str, rows: list[Value]):
@@ -54,20 +61,22 @@ class Acc(wiring.Component):
 
     def _bank(self, m: Module, index: int) -> list[Value]:
         """One bank, driven by the unit that holds it: data of its parts, each a memory."""
-        owner, whole, geometry = (self.vector.hold[index], self.config.buffers["acc"],
-                                  self.config.parts["acc"])
-        count, width = geometry.depth // whole.depth, geometry.entry_bits
+        count, width = self._parts.depth // self._whole.depth, self._parts.entry_bits
+        first, *others = self._seen
+        holds = [getattr(self, unit).hold[index] for unit in others]
+        owners = {first: ~_any(holds)} | dict(zip(others, holds, strict=True))
         rams = [Ram(width, self.config.bank_depth) for _ in range(count)]
         for part, ram in enumerate(rams):
             m.submodules[f"bank{index}_{part}"] = ram
-            for port, owns, parts in ((self.gemm, ~owner, 1), (self.vector, owner, count)):
+            for unit, seen in self._seen.items():
+                port, parts = getattr(self, unit), seen.depth // self._whole.depth
                 below = exact_log2(parts)
 
                 def here(address: Value, part=part, below=below) -> Value:
                     inside = address[-1] == index
                     return inside & (address[:below] == part) if below else inside
 
-                with m.If(owns):
+                with m.If(owners[unit]):
                     m.d.comb += [
                         ram.r_addr.eq(port.r_addr[below:-1]),
                         ram.r_en.eq(port.r_en & here(port.r_addr)),
@@ -76,6 +85,14 @@ class Acc(wiring.Component):
                         ram.w_data.eq(port.w_data.word_select(part % (count // parts), width)),
                     ]
         return [ram.r_data for ram in rams]
+
+
+def _any(values: list[Value]) -> Value:
+    """The values, bit by bit: set where one of them is."""
+    result: Value = Const(0)
+    for number, value in enumerate(values):
+        result = result | value if number else value
+    return result
 
 
 def _selected(values: list[Value], number: Value) -> Value:

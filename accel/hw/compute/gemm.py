@@ -13,8 +13,10 @@ from accel.hw.compute.meeting import Meeting
 from accel.hw.parts import delayed, field_of
 from accel.hw.compute.update import Update, updates_of
 from accel.hw.compute.hazards import Hazards
+from accel.machine.declare import operand_field, unit_of
 from accel.machine.isa import GEMM
 from accel.machine.machine import Machine
+from accel.machine.structure import Kind
 
 TAG = data.StructLayout({"last": 1, "banks": 2})
 
@@ -47,18 +49,23 @@ class Gemm(wiring.Component):
         write_cycles      write: 2 + latency + plan.meeting.latency
     """
 
-    def __init__(self, machine: Machine):
-        self.machine = machine
-        self.plan = plan(machine, "gemm")
+    def __init__(self, machine: Machine, unit: str = Kind.GEMM):
+        self.machine, self.unit = machine, unit_of(machine.structure, unit)
+        self.plan = plan(machine, self.unit.name)
         config = machine.config
-        entries = {name: Out(entry_read(config.buffers[name])) for name in ("inp", "wgt")}
-        super().__init__({**unit_signature(), **entries,
-                          "acc": Out(acc_port(config.buffers["acc"]))})
+        (self._dst,) = self.unit.writes
+        super().__init__({
+            **unit_signature(machine.structure),
+            **{name: Out(entry_read(config.buffers[name])) for name in self.unit.reads},
+            self._dst: Out(acc_port(config.buffers[self._dst]))})
+        self._acc = getattr(self, self._dst)
+        self._left, self._right = (getattr(self, name) for name in self.unit.reads)
+        self._depth = config.buffers[self._dst].depth
 
     def elaborate(self, platform):
         m, config = Module(), self.machine.config
         reading = config.timing.read_cycles
-        m.submodules.issue = issue = Issue(GEMM, self.plan.retire_depth)
+        m.submodules.issue = issue = Issue(GEMM, self.plan.retire_depth, self.machine.structure)
         tag = data.StructLayout({"index": INDEX_BITS, "banks": 2, "reset": 1,
                                  "select": len(self.plan.bodies), **{
                                      name: Shape(interval.width, interval.signed)
@@ -66,33 +73,38 @@ class Gemm(wiring.Component):
         m.submodules.nest = nest = LoopNest(
             GEMM["loops"].shape, COMPUTE_OPERANDS, tag, config.timing.nest_cycles)
         issued = self._slot(m, nest, issue, tag) if self.plan.meeting else nest
-        pass_through(m, self, issue)
+        pass_through(m, self, issue, self._acc)
         word, of = data.View(GEMM, self.commands.p.word), nest.out_tag
+        own = self.machine.immediates[self.unit.name]
         m.d.comb += [
             nest.base.eq(word.base), nest.loops.eq(word.loops), nest.load.eq(issue.load),
             nest.tag.index.eq(self.commands.p.index), nest.tag.banks.eq(word.banks),
             nest.tag.reset.eq(word.reset),
-            *(nest.tag[name].eq(field_of(word.as_value(), self.machine.immediates["gemm"][name]))
+            *(nest.tag[name].eq(field_of(word.as_value(), own[name]))
               for name in self.plan.immediates),
             nest.tag.select.eq(Cat(word.opcode == code for code in self.plan.opcodes)),
             *([] if self.plan.meeting else [nest.step.eq(1)]), issue.ready.eq(nest.ready),
             *([] if self.plan.meeting else [issue.working.eq(nest.busy)]),
-            self.inp.addr.eq(issued.out.a), self.inp.en.eq(issued.valid),
-            self.wgt.addr.eq(issued.out.b), self.wgt.en.eq(issued.valid),
+            self._left.addr.eq(issued.out.a), self._left.en.eq(issued.valid),
+            self._right.addr.eq(issued.out.b), self._right.en.eq(issued.valid),
         ]
-        depth = config.buffers["acc"].depth
+        depth = self._depth
+        left, right = (config.buffers[name].depth for name in self.unit.reads)
         uses_b = [len(body.operands) > 1 for body in self.plan.bodies]
         reads_b = Const(1) if all(uses_b) else Cat(
             of.select[number] for number, uses in enumerate(uses_b) if uses).any()
         report(m, self, moves=nest.valid, index=of.index, illegal=Const(0),
-               address=outside(nest.out.a, config.buffers["inp"].depth)
-               | reads_b & outside(nest.out.b, config.buffers["wgt"].depth)
+               address=outside(nest.out.a, left)
+               | reads_b & outside(nest.out.b, right)
                | outside(nest.out.dst, depth)
                | wrong_bank(nest.out.dst, depth, of.banks))
 
         m.submodules.datapath = datapath = Datapath(self.plan, config.dsp_multipliers)
+        fields = {operand.name: operand_field(body, operand.name)
+                  for body in self.plan.bodies for operand in body.operands}
         for bus in self.plan.buses:
-            m.d.comb += getattr(datapath, bus).eq(getattr(self, bus).data)
+            source = self._left if fields[bus] == "a" else self._right
+            m.d.comb += getattr(datapath, bus).eq(source.data)
         m.d.comb += [
             datapath.valid.eq(delayed(m, issued.valid, reading - 1, "there")),
             datapath.select.eq(delayed(m, issued.out_tag.select, reading - 1, "select")),
@@ -107,8 +119,7 @@ class Gemm(wiring.Component):
         m.submodules.ahead = ahead = Ahead(data.StructLayout({
             "out": data.StructLayout(COMPUTE_OPERANDS), "first": 1, "last": 1, "out_tag": tag}),
             self.machine.config.timing)
-        m.submodules.hazards = hazards = Hazards(self.machine.config.buffers["acc"].depth,
-                                                 self.plan.hazard_cycles)
+        m.submodules.hazards = hazards = Hazards(self._depth, self.plan.hazard_cycles)
         slot, free, coming = _Slot(ahead.o.p.shape()), Signal(), ahead.o.p
         _, folds = updates_of(self.plan, coming.out_tag.select)
         m.d.comb += [
@@ -130,7 +141,7 @@ class Gemm(wiring.Component):
 
     def _update(self, m: Module, nest, issue, datapath):
         updates, folds = updates_of(self.plan, nest.out_tag.select)
-        shape = self.machine.config.lanes, self.machine.config.buffers["acc"].depth, TAG.size
+        shape = self.machine.config.lanes, self._depth, TAG.size
         m.submodules.update = update = (Meeting(self.plan.meeting, *shape) if self.plan.meeting
                                         else Update(updates, *shape, self.plan.value_bits,
                                                     self.machine.config.timing.read_cycles))
@@ -142,10 +153,10 @@ class Gemm(wiring.Component):
             element.assign.eq((nest.out_tag.reset & nest.first) | ~folds.any()),
             tag.last.eq(nest.valid & nest.last), tag.banks.eq(nest.out_tag.banks),
             update.element.eq(delayed(m, element, self.plan.fold_cycles, "element")),
-            update.value.eq(datapath.value), update.r_data.eq(self.acc.r_data),
-            self.acc.r_addr.eq(update.r_addr), self.acc.r_en.eq(update.r_en),
-            self.acc.w_addr.eq(update.w_addr), self.acc.w_en.eq(update.w_en),
-            self.acc.w_data.eq(update.w_data),
+            update.value.eq(datapath.value), update.r_data.eq(self._acc.r_data),
+            self._acc.r_addr.eq(update.r_addr), self._acc.r_en.eq(update.r_en),
+            self._acc.w_addr.eq(update.w_addr), self._acc.w_en.eq(update.w_en),
+            self._acc.w_data.eq(update.w_data),
             issue.done.eq(data.View(TAG, update.tag).last),
             issue.done_banks.eq(data.View(TAG, update.tag).banks),
         ]

@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from accel.hw.interface import INDEX_BITS
 from accel.hw.parts import delayed, trail
-from accel.machine.config import UNITS
-from accel.machine.status import REPORTERS, Status
+from accel.machine.status import Status
+from accel.machine.structure import FETCH, SHIPPED_STRUCTURE, Structure
 from accel.machine.timing import CoreTiming
 
 _UNIT = data.StructLayout({"idle": 1, "blocked": 1, "blocked_index": INDEX_BITS, "queued": 1})
@@ -32,8 +32,9 @@ class Control(wiring.Component):
     clear : everything is to be reset.
     running, halt, done : a run is on; nothing new may start; the run is over.
     fetching : a run is on and goes on.
-    units : what each unit says, and whether its queue holds something, in the order of `UNITS`.
-    errors : in the order of `REPORTERS`.
+    units : what each unit says, and whether its queue holds something, in the order of
+        units.
+    errors : in the order of `Structure.reporters`.
     fetch_blocked, fetch_index, finished : fetch cannot go on; the instruction at hand; FINISH
         retires.
     memory_open : a burst is under way.
@@ -41,16 +42,17 @@ class Control(wiring.Component):
     waiting : for each unit whether it waits, after a deadlock.
     """
 
-    def __init__(self, timing: CoreTiming):
+    def __init__(self, timing: CoreTiming, structure: Structure = SHIPPED_STRUCTURE):
         self._timing = timing
+        count, self._fetch = len(structure.units), structure.reporters.index(FETCH)
         super().__init__({
             "start": In(1), "clear": Out(1), "running": Out(1), "halt": Out(1), "done": Out(1),
             "fetching": Out(1),
-            "units": In(data.ArrayLayout(_UNIT, len(UNITS))),
-            "errors": In(data.ArrayLayout(_ERROR, len(REPORTERS))),
+            "units": In(data.ArrayLayout(_UNIT, count)),
+            "errors": In(data.ArrayLayout(_ERROR, count + 1)),
             "fetch_blocked": In(1), "fetch_index": In(INDEX_BITS), "finished": In(1),
             "memory_open": In(1), "status": Out(Status), "status_unit": Out(8),
-            "status_index": Out(INDEX_BITS), "waiting": Out(len(UNITS)),
+            "status_index": Out(INDEX_BITS), "waiting": Out(count),
         })
 
     def elaborate(self, platform):
@@ -75,12 +77,12 @@ class Control(wiring.Component):
                              self.status_index.eq(error_index), failed.eq(1)]
             with m.If(finished & ~failed):
                 m.d.sync += [self.status.eq(Status.DONE),
-                             self.status_unit.eq(REPORTERS.index("fetch")),
+                             self.status_unit.eq(self._fetch),
                              self.status_index.eq(fetch_index)]
             with m.Elif(ends & ~failed):
                 m.d.sync += [
                     self.status.eq(Status.DEADLOCK),
-                    self.status_unit.eq(Mux(waits, wait_unit, REPORTERS.index("fetch"))),
+                    self.status_unit.eq(Mux(waits, wait_unit, self._fetch)),
                     self.status_index.eq(Mux(waits, wait_index, fetch_index)),
                     self.waiting.eq(Cat(u.blocked for u in self._seen)),
                 ]

@@ -1,4 +1,6 @@
-"""The core: five units, their queues, tokens and buffers, one memory port."""
+"""The core: fetch, and the units and buffers of the machine's structure, around one memory port."""
+
+from collections.abc import Mapping
 
 from amaranth.hdl import *
 from amaranth.lib import wiring
@@ -18,26 +20,37 @@ from accel.hw.moving.scratchpad import InputScratchpad, OutputScratchpad, TableS
 from accel.hw.moving.store import Store
 from accel.hw.core.tokens import Tokens
 from accel.hw.vector import Vector
-from accel.machine.config import UNITS
 from accel.machine.isa import BASES
 from accel.machine.machine import Machine
-from accel.machine.status import CLIENTS, COUNTERS, REPORTERS, Status
+from accel.machine.status import Status
+from accel.machine.structure import FETCH, Buffer, Kind, Unit
+
+
+def made(machine: Machine, unit: Unit) -> wiring.Component:
+    """The hardware of a unit, by its kind."""
+    match unit.kind:
+        case Kind.LOAD: return Load(machine.config, unit.name)
+        case Kind.STORE: return Store(machine.config, unit.name)
+        case Kind.GEMM: return Gemm(machine, unit.name)
+        case Kind.VECTOR: return Vector(machine, unit.name)
 
 
 def core_signature(machine: Machine) -> dict:
     """Members of `Core`."""
+    structure = machine.structure
     members = {
         "start": In(1), "count": In(INDEX_BITS), **{f"base_{name}": In(32) for name in BASES},
         "mem": Out(memory_port(machine.config)),
         "done": Out(1), "status": Out(Status), "status_unit": Out(8),
         "status_index": Out(INDEX_BITS),
     }
-    for unit in REPORTERS:
+    for unit in structure.reporters:
         members |= {f"{unit}_started": Out(1), f"{unit}_started_index": Out(INDEX_BITS),
                     f"{unit}_retired": Out(1), f"{unit}_retired_index": Out(INDEX_BITS)}
-    for unit in UNITS:
+    for unit in structure.names:
         members |= {f"{unit}_waiting": Out(1), f"{unit}_waiting_index": Out(INDEX_BITS)}
-    return members | {"counter": In(range(len(COUNTERS))), "counter_value": Out(COUNTER_BITS)}
+    return members | {"counter": In(range(len(structure.counters))),
+                      "counter_value": Out(COUNTER_BITS)}
 
 
 class Core(wiring.Component):
@@ -58,12 +71,12 @@ class Core(wiring.Component):
     base_program, base_weights, base_activations, base_io : base registers, byte addresses.
     mem : the memory port (docs/machine.md).
     done : level.
-    status, status_unit, status_index : how it ended; the unit is a code in `REPORTERS`.
+    status, status_unit, status_index : how it ended; the unit is a code in `Structure.reporters`.
     {unit}_started, {unit}_started_index, {unit}_retired, {unit}_retired_index : events, for fetch
         those of FINISH.
     {unit}_waiting, {unit}_waiting_index : after a deadlock, whether the unit waits, and where.
-    counter, counter_value : position in `accel.machine.status.COUNTERS`, and what that counter is
-        at, in the same cycle. The activities of a unit sum to the cycles from `start` to the one
+    counter, counter_value : position in `Structure.counters`, and what that counter is at, in the
+        same cycle. The activities of a unit sum to the cycles from `start` to the one
         before `done`; the `begin_cycles` first ones and the last one count as ``command``. Bytes
         are whole beats.
     """
@@ -74,13 +87,12 @@ class Core(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        machine, config = self.machine, self.machine.config
-        m.submodules.control = control = Control(config.timing)
-        fetch, arbiter, tokens = Fetch(machine), Arbiter(config), Tokens(config.timing)
-        units = {"load": Load(config), "gemm": Gemm(machine), "vector": Vector(machine),
-                 "store": Store(config)}
-        queues = {unit: CommandQueue(config) for unit in UNITS}
-        for name, part in {"fetch": fetch, "arbiter": arbiter, "tokens": tokens, **units,
+        machine, config, structure = self.machine, self.machine.config, self.machine.structure
+        m.submodules.control = control = Control(config.timing, structure)
+        fetch, arbiter, tokens = Fetch(machine), Arbiter(config), Tokens(config.timing, structure)
+        units = {unit.name: made(machine, unit) for unit in structure.units}
+        queues = {unit: CommandQueue(config) for unit in units}
+        for name, part in {FETCH: fetch, "arbiter": arbiter, "tokens": tokens, **units,
                            **{f"queue_{unit}": queue for unit, queue in queues.items()}}.items():
             # A run starts from the state after reset. Each part has a register of its own for it.
             clear = registered(m, platform, control.clear, f"clear_{name}")
@@ -92,40 +104,51 @@ class Core(wiring.Component):
             self.status_index.eq(control.status_index),
         ]
         self._memory(m, fetch, arbiter, units, control)
-        self._buffers(m, units)
+        for buffer in structure.buffers:
+            self._buffer(m, buffer, units)
         self._issue(m, fetch, queues, units, tokens, control)
         self._observe(m, fetch, units, arbiter, control)
         return m
 
     def _memory(self, m: Module, fetch: Fetch, arbiter: Arbiter, units, control: Control):
-        for name, client in (("fetch", fetch), ("load", units["load"]), ("store", units["store"])):
-            wiring.connect(m, client.mem, getattr(arbiter, name))
-        wiring.connect(m, arbiter.mem, wiring.flipped(self.mem))
         bases = Cat(getattr(self, f"base_{name}") for name in BASES)
+        for client in self.machine.structure.clients:
+            part = units.get(client, fetch)
+            wiring.connect(m, part.mem, getattr(arbiter, client))
+            if client in units:
+                m.d.comb += part.bases.eq(bases)
+        wiring.connect(m, arbiter.mem, wiring.flipped(self.mem))
         m.d.comb += [
             fetch.base.eq(self.base_program), fetch.count.eq(self.count),
-            units["load"].bases.eq(bases), units["store"].bases.eq(bases),
             control.memory_open.eq(arbiter.open != 0),
         ]
 
-    def _buffers(self, m: Module, units):
-        readers = {"inp": "gemm", "wgt": "gemm", "res": "vector", "par": "vector"}
-        config = self.machine.config
-        seen = config.buffers | config.parts            # by the unit that reads or writes entries
-        for name, reader in readers.items():
-            m.submodules[name] = buffer = InputScratchpad(config, seen[name])
-            wiring.connect(m, getattr(units["load"], name), buffer.write)
-            wiring.connect(m, getattr(units[reader], name), buffer.read)
-        if ports := units["vector"].lookups:            # else nothing reads what is loaded
-            m.submodules.tab = tab = TableScratchpad(config, ports)
-            wiring.connect(m, units["load"].tab, tab.write)
-            wiring.connect(m, units["vector"].tab, tab.read)
-        m.submodules.out = out = OutputScratchpad(config, seen["out"])
-        wiring.connect(m, units["vector"].out, out.write)
-        wiring.connect(m, units["store"].out, out.read)
-        m.submodules.acc = acc = Acc(self.machine)
-        wiring.connect(m, units["gemm"].acc, acc.gemm)
-        wiring.connect(m, units["vector"].acc, acc.vector)
+    def _buffer(self, m: Module, buffer: Buffer, units: Mapping[str, wiring.Component]):
+        """Puts a buffer between the units that write and read it."""
+        name, users = buffer.name, self.machine.structure.users(buffer.name)
+        if buffer.banks == 2:
+            m.submodules[name] = banks = Acc(self.machine, name)
+            for unit in users:
+                wiring.connect(m, getattr(units[unit.name], name), getattr(banks, unit.name))
+            return
+        (writer,) = (unit for unit in users if name in unit.writes)
+        readers = [unit for unit in users if name in unit.reads
+                   and hasattr(units[unit.name], name)]     # a unit without lookups reads no table
+        for number, reader in enumerate(readers):
+            part = self._between(buffer, writer, reader, units[reader.name])
+            m.submodules[f"{name}_{reader.name}" if number else name] = part
+            wiring.connect(m, getattr(units[writer.name], name), part.write)
+            wiring.connect(m, getattr(units[reader.name], name), part.read)
+
+    def _between(self, buffer: Buffer, writer: Unit, reader: Unit,
+                 part: wiring.Component) -> wiring.Component:
+        """The memory of a buffer as one reader sees it; every reader has a copy of its own."""
+        config, name = self.machine.config, buffer.name
+        if reader.kind.moves:
+            return OutputScratchpad(config, config.seen(writer, name))
+        if name in reader.at("table"):
+            return TableScratchpad(config, config.seen(reader, name), part.lookups)
+        return InputScratchpad(config, config.seen(reader, name))
 
     def _issue(self, m: Module, fetch: Fetch, queues, units, tokens: Tokens, control: Control):
         """Connects fetch to queues to units, their tokens, and their reports to control."""
@@ -134,10 +157,9 @@ class Core(wiring.Component):
             fetch.tokens_empty.eq(tokens.empty), control.fetch_blocked.eq(fetch.blocked),
             control.fetch_index.eq(fetch.index), control.finished.eq(fetch.retired),
         ]
-        m.d.sync += fetch.quiet.eq(Cat(units[u].idle & ~queues[u].some for u in UNITS).all())
-        for code, unit in enumerate(UNITS):
-            part, port, queue = units[unit], tokens.units[code], queues[unit]
-            seen = control.units[code]
+        m.d.sync += fetch.quiet.eq(Cat(units[u].idle & ~queues[u].some for u in units).all())
+        for code, (unit, part) in enumerate(units.items()):
+            port, queue, seen = tokens.units[code], queues[unit], control.units[code]
             wiring.connect(m, getattr(fetch, unit), queue.i)
             wiring.connect(m, queue.o, part.commands)
             m.d.comb += [
@@ -148,7 +170,7 @@ class Core(wiring.Component):
                 seen.idle.eq(part.idle), seen.queued.eq(queue.some),
                 seen.blocked.eq(part.blocked), seen.blocked_index.eq(part.blocked_index),
             ]
-        for code, part in enumerate((*(units[unit] for unit in UNITS), fetch)):
+        for code, part in enumerate((*units.values(), fetch)):
             m.d.comb += [
                 control.errors[code].error.eq(part.error),
                 control.errors[code].index.eq(part.error_index),
@@ -158,16 +180,16 @@ class Core(wiring.Component):
     def _observe(self, m: Module, fetch: Fetch, units, arbiter: Arbiter, control: Control):
         """Events and counters."""
         m.submodules.counters = counters = Counters(self.machine.config)
-        for unit, part in (units | {"fetch": fetch}).items():
+        for unit, part in (units | {FETCH: fetch}).items():
             for name in ("started", "started_index", "retired", "retired_index"):
                 m.d.comb += getattr(self, f"{unit}_{name}").eq(getattr(part, name))
-        for code, unit in enumerate(UNITS):
+        for code, (unit, part) in enumerate(units.items()):
             m.d.comb += [
                 getattr(self, f"{unit}_waiting").eq(control.waiting[code]),
-                getattr(self, f"{unit}_waiting_index").eq(units[unit].blocked_index),
-                getattr(counters, f"activity_{unit}").eq(units[unit].activity),
+                getattr(self, f"{unit}_waiting_index").eq(part.blocked_index),
+                getattr(counters, f"activity_{unit}").eq(part.activity),
             ]
         m.d.comb += [counters.clear.eq(control.clear), counters.count.eq(control.running)]
         m.d.comb += [getattr(counters, f"moved_{client}").eq(getattr(arbiter, f"moved_{client}"))
-                     for client in CLIENTS]
+                     for client in self.machine.structure.clients]
         m.d.comb += [counters.number.eq(self.counter), self.counter_value.eq(counters.value)]

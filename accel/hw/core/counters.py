@@ -5,8 +5,7 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.hw.parts import delayed, registered
-from accel.machine.config import UNITS, AccelConfig
-from accel.machine.status import ACTIVITIES, CLIENTS, COUNTERS
+from accel.machine.config import AccelConfig
 
 COUNTER_BITS = 40
 
@@ -27,29 +26,33 @@ class Counters(wiring.Component):
     -------
     clear : start over.
     count : this cycle counts.
-    activity_{unit} : what the unit does: one-hot in the order of `ACTIVITIES`.
+    activity_{unit} : what the unit does: one-hot in the order of `Structure.activities`.
     moved_{client} : a beat passes.
-    number, value : position in `COUNTERS`, and what that counter is at, in the same cycle.
+    number, value : position in `Structure.counters`, and what that counter is at, in the same
+        cycle.
     """
 
     def __init__(self, config: AccelConfig):
         self._bus_bytes, self._timing = config.bus_bytes, config.timing
+        self._structure = structure = config.structure
         super().__init__({
             "clear": In(1), "count": In(1),
-            **{f"activity_{unit}": In(len(ACTIVITIES)) for unit in UNITS},
-            **{f"moved_{client}": In(1) for client in CLIENTS},
-            "number": In(range(len(COUNTERS))), "value": Out(COUNTER_BITS),
+            **{f"activity_{unit}": In(len(structure.activities)) for unit in structure.names},
+            **{f"moved_{client}": In(1) for client in structure.clients},
+            "number": In(range(len(structure.counters))), "value": Out(COUNTER_BITS),
         })
 
     def elaborate(self, platform):
         m = Module()
         self._counting = Signal(name="counting")
         m.d.sync += self._counting.eq(self._late(m, self.count, "count"))
-        groups = [self._activities(m, platform, unit, len(ACTIVITIES) * place)
-                  for place, unit in enumerate(UNITS)]
+        units, clients = self._structure.names, self._structure.clients
+        activities = len(self._structure.activities)
+        groups = [self._activities(m, platform, unit, activities * place)
+                  for place, unit in enumerate(units)]
         clear = registered(m, platform, self.clear, "clear_bytes")
-        groups += [self._beats(m, platform, client, clear) * self._bus_bytes for client in CLIENTS]
-        sizes = [len(ACTIVITIES)] * len(UNITS) + [1] * len(CLIENTS)
+        groups += [self._beats(m, platform, client, clear) * self._bus_bytes for client in clients]
+        sizes = [activities] * len(units) + [1] * len(clients)
         group = Array(group for group, size in enumerate(sizes) for _ in range(size))[self.number]
         m.d.comb += self.value.eq(Array(groups)[group])
         return m
@@ -69,8 +72,8 @@ class Counters(wiring.Component):
         begun = Signal(_ROWS, name=f"begun_{unit}", init=-1)        # zeros, until a run begins
         row, fresh, counts = (Signal(width, name=f"{name}_{unit}") for name, width in
                               (("row", range(_ROWS)), ("fresh", 1), ("counts", 1)))
-        rows = [(first + place) % _ROWS for place in range(len(ACTIVITIES))]
-        command = rows[ACTIVITIES.index("command")]
+        rows = [(first + place) % _ROWS for place in range(len(activity))]
+        command = rows[self._structure.activities.index("command")]
         at = Cat(here[rows.index(row)] if row in rows else Const(0) for row in range(_ROWS))
         m.submodules[f"kept_{unit}"] = kept = memory.Memory(
             shape=COUNTER_BITS, depth=_ROWS, init=[], attrs={"ram_style": "distributed"})

@@ -10,14 +10,9 @@ from accel.hw.core.commands import handover
 from accel.hw.interface import INDEX_BITS
 from accel.hw.parts import follows
 from accel.hw.queue import Queue, relay, tally
-from accel.machine.config import UNITS
 from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import FINISH, Machine
 from accel.machine.status import Status
-
-_KIND = data.StructLayout({"finish": 1, **dict.fromkeys(UNITS, 1)})
-"""The target of an opcode, one-hot; zero if it is unknown."""
-
 
 class Fetch(wiring.Component):
     """The fetch unit. It works while `run` is set; a reset takes it back to the first instruction.
@@ -37,7 +32,7 @@ class Fetch(wiring.Component):
     run : work.
     base, count : address of the program, a multiple of 64; number of its instructions.
     mem : read port at the arbiter.
-    load, gemm, vector, store : to the queues.
+    (the name of each unit) : to its queue.
     quiet : in the cycle before, all queues were empty and all units idle.
     tokens_empty : all token counters are zero.
     started, started_index, retired, retired_index : events of FINISH.
@@ -48,11 +43,11 @@ class Fetch(wiring.Component):
     """
 
     def __init__(self, machine: Machine):
-        self._machine = machine
+        self._machine, self._units = machine, machine.structure.names
         super().__init__({
             "run": In(1), "base": In(32), "count": In(INDEX_BITS),
             "mem": Out(read_port(machine.config)),
-            **{unit: Out(handover(machine.config)) for unit in UNITS},
+            **{unit: Out(handover(machine.config)) for unit in self._units},
             "quiet": In(1), "tokens_empty": In(1),
             "started": Out(1), "started_index": Out(INDEX_BITS),
             "retired": Out(1), "retired_index": Out(INDEX_BITS),
@@ -67,7 +62,8 @@ class Fetch(wiring.Component):
         m.submodules.buffer = buffer = Queue(
             self.mem.rdata.payload.shape(), timing.prefetch * beats, timing.queue_cycles)
         full, bad = Signal(), Signal()
-        kind = Signal(_KIND, reset_less=True)
+        kind = Signal(data.StructLayout({"finish": 1, **dict.fromkeys(self._units, 1)}),
+                      reset_less=True)     # one-hot; zero: the opcode is unknown
         handed = Signal()           # the word at hand leaves in this cycle
         last = self._assemble(m, platform, buffer, full, bad, kind, handed)
         self._prefetch(m, beats, last)
@@ -102,7 +98,7 @@ class Fetch(wiring.Component):
         moved = buffer.o.valid & buffer.o.ready
         last = moved & place[-1]
         m.d.comb += buffer.o.ready.eq(~full)
-        for unit in UNITS:
+        for unit in self._units:
             port = getattr(self, unit)
             # Until a beat is there its place may hold anything.
             written = follows(platform, moved) & ~full
@@ -117,7 +113,7 @@ class Fetch(wiring.Component):
         with m.If(moved & place[0]):
             m.d.sync += [kind.finish.eq(opcode == FINISH), *(
                 kind[unit].eq(Cat(opcode == op for op, of in units.items() if of == unit).any())
-                for unit in UNITS)]
+                for unit in self._units)]
         return last
 
     def _hand_on(self, m: Module, there: Value, bad: Signal, kind, handed: Signal):
@@ -132,7 +128,7 @@ class Fetch(wiring.Component):
         with m.If(handed):
             m.d.sync += self.index.eq(self.index + 1)
         ready = []
-        for unit in UNITS:
+        for unit in self._units:
             port = getattr(self, unit)
             m.d.comb += port.push.eq(there & ~bad & kind[unit])
             ready.append(kind[unit] & port.ready)

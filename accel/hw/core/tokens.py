@@ -5,12 +5,12 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, Signature
 
 from accel.hw.queue import tally
-from accel.machine.config import UNITS
+from accel.machine.structure import SHIPPED_STRUCTURE, Structure
 from accel.machine.timing import CoreTiming
 
 
-def token_port() -> Signature:
-    """The token signals of a unit, named as in `unit_signature`.
+def token_port(count: int) -> Signature:
+    """The token signals of one of `count` units, named as in `unit_signature`.
 
     waits, available : `available` is the set of units whose tokens for this unit are there.
     take : take one token from each unit in `waits`; they must be available.
@@ -18,7 +18,6 @@ def token_port() -> Signature:
         first in which no counter of a unit in `signals` is full: each of these units gets one
         token. In the cycle after one in which some counter was full, it is refused.
     """
-    count = len(UNITS)
     return Signature({"waits": Out(count), "available": In(count), "take": Out(1),
                       "signals": Out(count), "signal": Out(1), "signalled": In(1),
                       "refused": In(1)})
@@ -34,27 +33,28 @@ class Tokens(wiring.Component):
 
     Members
     -------
-    units : ports, in the order of `UNITS`.
+    units : ports, in the order of units.
     empty : all counters are zero.
     """
 
-    def __init__(self, timing: CoreTiming):
-        self._timing = timing
-        super().__init__({"units": In(token_port()).array(len(UNITS)), "empty": Out(1)})
+    def __init__(self, timing: CoreTiming, structure: Structure = SHIPPED_STRUCTURE):
+        self._timing, self._names = timing, structure.names
+        count = len(self._names)
+        super().__init__({"units": In(token_port(count)).array(count), "empty": Out(1)})
         self.counters: list[list[Signal]] = []
 
     def elaborate(self, platform):
         m = Module()
         left = []
-        for source, port in zip(UNITS, self.units, strict=True):
+        for number, (source, port) in enumerate(zip(self._names, self.units, strict=True)):
             row, fulls = [], []
-            for target, user in zip(UNITS, self.units, strict=True):
-                signalled = port.signalled & port.signals[UNITS.index(target)]
+            for place, (target, user) in enumerate(zip(self._names, self.units, strict=True)):
+                signalled = port.signalled & port.signals[place]
                 taken = Signal(name=f"{source}_to_{target}_taken")
-                m.d.sync += taken.eq(user.take & user.waits[UNITS.index(source)])
+                m.d.sync += taken.eq(user.take & user.waits[number])
                 count, some, full = tally(m, f"{source}_to_{target}", self._timing.tokens,
                                           signalled, taken)
-                m.d.comb += user.available[UNITS.index(source)].eq(some)
+                m.d.comb += user.available[number].eq(some)
                 row.append(count)
                 fulls.append(full)
                 left.append(some)

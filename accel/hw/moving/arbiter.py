@@ -1,4 +1,4 @@
-"""One memory port for fetch, load and store."""
+"""One memory port for fetch, the unit that loads and the one that stores."""
 
 from amaranth.hdl import *
 from amaranth.lib import data, stream, wiring
@@ -9,6 +9,7 @@ from accel.hw.interface import memory_port
 from accel.hw.parts import delayed
 from accel.hw.queue import Queue
 from accel.machine.config import AccelConfig
+from accel.machine.structure import FETCH
 from accel.machine.timing import TIMING
 
 BLOCK_BITS = exact_log2(TIMING.burst_bytes)
@@ -43,20 +44,25 @@ class Arbiter(wiring.Component):
 
     Members
     -------
-    fetch, load, store : the clients.
+    fetch, and the names of the two units : the clients.
     mem : the memory.
     open : bursts that were accepted from clients and are not complete.
-    moved_fetch, moved_load, moved_store : a beat passes in this cycle.
+    moved_{client} : a beat passes in this cycle.
     """
 
     def __init__(self, config: AccelConfig):
         self._timing = config.timing
+        load, store = config.structure.roles.load, config.structure.roles.store
         super().__init__({
-            "fetch": In(read_port(config)), "load": In(read_port(config)),
-            "store": In(write_port(config)), "mem": Out(memory_port(config)),
+            FETCH: In(read_port(config)), load: In(read_port(config)),
+            store: In(write_port(config)), "mem": Out(memory_port(config)),
             "open": Out(range(config.timing.bursts + 1)),
-            "moved_fetch": Out(1), "moved_load": Out(1), "moved_store": Out(1),
+            **{f"moved_{client}": Out(1) for client in config.structure.clients},
         })
+        self._fetch, self._load, self._store = (
+            getattr(self, name) for name in (FETCH, load, store))
+        self._moved_fetch, self._moved_load, self._moved_store = (
+            getattr(self, f"moved_{name}") for name in (FETCH, load, store))
 
     def elaborate(self, platform):
         m, bursts = Module(), self._timing.bursts
@@ -70,7 +76,7 @@ class Arbiter(wiring.Component):
         one_more = Signal.like(self.open)
         m.d.comb += [
             opened.eq(Cat(client.request.valid & client.request.ready
-                          for client in (self.fetch, self.store, self.load)).any()),
+                          for client in (self._fetch, self._store, self._load)).any()),
             left.eq(self.open - closed[0] - closed[1]),
             one_more.eq(self.open + 1 - closed[0] - closed[1]),
         ]
@@ -89,14 +95,14 @@ class Arbiter(wiring.Component):
         with m.If(request.ready):
             m.d.sync += request.valid.eq(0)
         taken = Const(0, 1)
-        for client in (self.fetch, self.store, self.load):
+        for client in (self._fetch, self._store, self._load):
             m.d.comb += client.request.ready.eq(free & ~taken)
             with m.If(client.request.valid & client.request.ready):
                 m.d.sync += [request.valid.eq(1), request.p.addr.eq(client.request.p.addr),
                              request.p.last.eq(client.request.p.last),
-                             request.p.write.eq(client is self.store)]
-                if client is not self.store:     # as deep as bursts may be open: always ready
-                    m.d.comb += [owners.i.valid.eq(1), owners.i.p.load.eq(client is self.load),
+                             request.p.write.eq(client is self._store)]
+                if client is not self._store:     # as deep as bursts may be open: always ready
+                    m.d.comb += [owners.i.valid.eq(1), owners.i.p.load.eq(client is self._load),
                                  owners.i.p.last.eq(client.request.p.last)]
             taken = taken | client.request.valid
 
@@ -104,14 +110,14 @@ class Arbiter(wiring.Component):
         """Passes beats to the owner of the oldest burst; returns whether it ends in this cycle."""
         beat, moved = Signal(5), Signal()
         rdata = self.mem.rdata
-        for client, mine, count in ((self.fetch, ~owners.o.p.load, self.moved_fetch),
-                                    (self.load, owners.o.p.load, self.moved_load)):
+        for client, mine, count in ((self._fetch, ~owners.o.p.load, self._moved_fetch),
+                                    (self._load, owners.o.p.load, self._moved_load)):
             m.d.comb += [client.rdata.payload.eq(rdata.payload),
                          client.rdata.valid.eq(rdata.valid & owners.o.valid & mine),
                          count.eq(client.rdata.valid & client.rdata.ready)]
             with m.If(owners.o.valid & mine):
                 m.d.comb += rdata.ready.eq(client.rdata.ready)
-        m.d.comb += [moved.eq(self.moved_fetch | self.moved_load),
+        m.d.comb += [moved.eq(self._moved_fetch | self._moved_load),
                      owners.o.ready.eq(moved & (beat == owners.o.p.last))]
         with m.If(moved):
             m.d.sync += beat.eq(Mux(owners.o.ready, 0, beat + 1))
@@ -123,15 +129,15 @@ class Arbiter(wiring.Component):
         due, some = Signal(range(self._timing.bursts * 16 + 1)), Signal()
         accepted = request.valid & request.ready & request.p.write
         m.d.comb += [
-            wdata.payload.eq(self.store.wdata.payload),
-            wdata.valid.eq(self.store.wdata.valid & some),
-            self.store.wdata.ready.eq(wdata.ready & some),
-            self.moved_store.eq(wdata.valid & wdata.ready),
-            self.store.ack.payload.eq(self.mem.ack.payload),
-            self.store.ack.valid.eq(self.mem.ack.valid),
+            wdata.payload.eq(self._store.wdata.payload),
+            wdata.valid.eq(self._store.wdata.valid & some),
+            self._store.wdata.ready.eq(wdata.ready & some),
+            self._moved_store.eq(wdata.valid & wdata.ready),
+            self._store.ack.payload.eq(self.mem.ack.payload),
+            self._store.ack.valid.eq(self.mem.ack.valid),
             self.mem.ack.ready.eq(1),
         ]
         m.d.sync += [
-            due.eq(due + Mux(accepted, request.p.last + 1, 0) - self.moved_store),
-            some.eq(accepted | Mux(self.moved_store, due != 1, some)),
+            due.eq(due + Mux(accepted, request.p.last + 1, 0) - self._moved_store),
+            some.eq(accepted | Mux(self._moved_store, due != 1, some)),
         ]

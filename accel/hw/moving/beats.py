@@ -12,9 +12,14 @@ from accel.machine.config import AccelConfig
 from accel.machine.isa import formats
 
 
+def loaded_layout(config: AccelConfig) -> data.StructLayout:
+    """A run of load (`run_layout`)."""
+    return run_layout(formats(config)[config.structure.roles.load])
+
+
 def fetched_layout(config: AccelConfig) -> data.StructLayout:
     """A run (`run_layout`); `again` of its first beats have been read for the runs before it."""
-    run = run_layout(formats(config)["load"])
+    run = loaded_layout(config)
     return data.StructLayout({**dict(run.members), "again": range(config.kept_beats + 1)})
 
 
@@ -32,7 +37,7 @@ class Overlap(wiring.Component):
 
     def __init__(self, config: AccelConfig):
         self._config = config
-        super().__init__({"i": In(stream.Signature(run_layout(formats(config)["load"]))),
+        super().__init__({"i": In(stream.Signature(loaded_layout(config))),
                           "o": Out(stream.Signature(fetched_layout(config)))})
 
     def elaborate(self, platform):

@@ -12,12 +12,13 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from accel.hw.interface import INDEX_BITS, unit_signature
+from accel.hw.issue import record_layout
 from accel.hw.loops import Ahead, LoopNest
 from accel.hw.parts import delayed
 from accel.hw.queue import Queue
-from accel.machine.config import BUFFERS, UNITS, WEIGHT_BITS, AccelConfig
+from accel.machine.config import WEIGHT_BITS, AccelConfig
 from accel.machine.isa import BASES, formats
-from accel.machine.status import ACTIVITIES, Status
+from accel.machine.status import Status
 
 BASE_REGISTERS = data.ArrayLayout(32, len(BASES))
 
@@ -52,8 +53,7 @@ class Front(wiring.Component):
 
     Parameters
     ----------
-    unit : which unit it is.
-    buffers : names of those that instructions of the unit may name.
+    unit : which unit it is; its instructions may name the buffers that it has ports at.
 
     Members
     -------
@@ -66,11 +66,13 @@ class Front(wiring.Component):
     drained : nothing of any run is left in the data path, or in the memory system.
     """
 
-    def __init__(self, config: AccelConfig, unit: str, buffers: tuple[str, ...]):
-        self._config, self._buffers = config, buffers
+    def __init__(self, config: AccelConfig, unit: str):
+        self._config, self._structure = config, config.structure
+        self._buffers = [(config.structure.buffer_names.index(name), name)
+                         for name in config.structure.unit(unit).buffers]
         self._word = formats(config)[unit]
         self._run = run_layout(self._word)
-        super().__init__(unit_signature() | {
+        super().__init__(unit_signature(config.structure) | {
             "bases": In(BASE_REGISTERS), "run": Out(stream.Signature(self._run)),
             "completed": In(1), "completed_error": In(1), "moving": In(1), "drained": In(1),
         })
@@ -79,11 +81,10 @@ class Front(wiring.Component):
         m, timing = Module(), self._config.timing
         # The queue still shows an instruction in the cycle after it was taken.
         word, index = self._word(self.commands.p.word), self.commands.p.index
-        setup, armed, arming, missing = Signal(), Signal(), Signal(), Signal(len(UNITS))
+        setup, armed, arming, missing = Signal(), Signal(), Signal(), Signal(len(self.waits))
         illegal, outside, bus_error = Signal(), Signal(), Signal()
-        m.submodules.held = held = Queue(
-            data.StructLayout({"index": INDEX_BITS, "signals": len(UNITS)}), timing.in_flight,
-            timing.queue_cycles, pause=True)
+        m.submodules.held = held = Queue(record_layout(self._structure), timing.in_flight,
+                                         timing.queue_cycles, pause=True)
         # Of those held whether it is bad.
         m.submodules.complete = complete = Queue(
             1, timing.in_flight, timing.queue_cycles, pause=True)
@@ -94,7 +95,7 @@ class Front(wiring.Component):
         m.submodules.ahead = ahead = Ahead(self._run, timing)
 
         m.d.comb += [
-            self.waits.eq(Mux(self.commands.valid, word.waits[:len(UNITS)], 0)),
+            self.waits.eq(Mux(self.commands.valid, word.waits[:len(self.waits)], 0)),
             missing.eq(self.waits & ~self.available),
             arming.eq(self.commands.valid & ~armed & ~missing.any() & held.i.ready
                       & ~self.halt),
@@ -144,12 +145,12 @@ class Front(wiring.Component):
             past.eq(nest.out.buffer + nest.out_tag.run), ahead.made.eq(nest.made),
         ]
         with m.Switch(word.buffer):
-            for name in self._buffers:
-                with m.Case(BUFFERS.index(name)):
+            for code, name in self._buffers:
+                with m.Case(code):
                     m.d.comb += legal.eq(self._packs(name, word))
         with m.Switch(nest.out_tag.buffer):
-            for name in self._buffers:
-                with m.Case(BUFFERS.index(name)):
+            for code, name in self._buffers:
+                with m.Case(code):
                     m.d.comb += passes.eq(self._passes(name, past, nest.out_tag))
         there, bad = (delayed(m, value, cycles, name)
                       for value, name in ((nest.valid, "there"), (passes, "bad")))
@@ -164,18 +165,22 @@ class Front(wiring.Component):
                      ahead.i.eq(delayed(m, run, cycles, "run", reset_less=True))]
         wiring.connect(m, ahead.o, wiring.flipped(self.run))
 
+    def _packed(self, buffer: str) -> bool:
+        return self._structure.buffer(buffer).packed
+
     def _packs(self, buffer: str, word) -> Value | int:
         """High if elements of the buffer may be packed as the word says."""
         if "bits" not in dict(self._word):
             return 1
         codes = (WEIGHT_BITS.index(bits) for bits in self._config.weight_bits)
-        return Cat(word.bits == code for code in codes).any() if buffer == "wgt" else word.bits == 0
+        return Cat(word.bits == code for code in codes).any() if self._packed(buffer) else (
+            word.bits == 0)
 
     def _passes(self, buffer: str, past: Value, tag) -> Value:
         """High if the address `past` lies outside the buffer."""
         size = exact_log2(self._config.buffers[buffer].size_bytes)
         outside = past[size:].any()
-        if buffer == "wgt" and "bits" in dict(self._word):
+        if self._packed(buffer) and "bits" in dict(self._word):
             for code in (1, 2):
                 outside = Mux(tag.bits == code, past[size - code:].any(), outside)
         return outside
@@ -193,9 +198,10 @@ class Front(wiring.Component):
     def _activity(self, m: Module, states: dict[str, Value], starved: Value, missing: Value):
         """The first state that holds; with nothing held, the first token that is missing."""
         taken = Const(0, 1)
-        conditions = states | {unit: starved & missing[i] for i, unit in enumerate(UNITS)}
+        conditions = states | {unit: starved & missing[i] for i, unit in enumerate(
+            self._structure.names)}
         for name, condition in (conditions | {"command": Const(1, 1)}).items():
-            m.d.comb += self.activity[ACTIVITIES.index(name)].eq(condition & ~taken)
+            m.d.comb += self.activity[self._structure.activities.index(name)].eq(condition & ~taken)
             taken = taken | condition
 
 

@@ -1,4 +1,4 @@
-"""The load unit: runs of bytes from DRAM, or padding, into inp, wgt, res, par and tab."""
+"""The load unit: runs of bytes from DRAM, or padding, into the buffers that it has ports at."""
 
 from amaranth.hdl import *
 from amaranth.lib import data, stream, wiring
@@ -12,11 +12,9 @@ from accel.hw.interface import chunk_write, unit_signature
 from accel.hw.parts import delayed, trail
 from accel.hw.queue import Queue, relay
 from accel.hw.moving.unpack import Unpack
-from accel.machine.config import BUFFERS, AccelConfig
-
-LOADED = ("inp", "wgt", "res", "par", "tab")
-"""The buffers that load writes."""
-
+from accel.machine.config import AccelConfig
+from accel.machine.declare import unit_of
+from accel.machine.structure import Kind
 
 class Bursts(wiring.Component):
     """Cuts runs into requests to the memory, and hands the runs on to whoever takes the data.
@@ -93,20 +91,20 @@ class Load(wiring.Component):
     (those of `unit_signature`)
     bases : base registers.
     mem : read port at the arbiter.
-    inp, wgt, res, par, tab : write ports of the buffers.
+    (the name of each buffer that it writes) : write ports.
     """
 
-    def __init__(self, config: AccelConfig):
-        self._config = config
-        super().__init__(unit_signature() | {
+    def __init__(self, config: AccelConfig, unit: str = Kind.LOAD):
+        self._config, self._unit = config, unit_of(config.structure, unit)
+        super().__init__(unit_signature(config.structure) | {
             "bases": In(BASE_REGISTERS), "mem": Out(read_port(config)),
-            **{name: Out(chunk_write(config, name)) for name in LOADED},
+            **{name: Out(chunk_write(config, name)) for name in self._unit.writes},
         })
 
     def elaborate(self, platform):
         m = Module()
         config, timing = self._config, self._config.timing
-        m.submodules.front = front = Front(config, "load", LOADED)
+        m.submodules.front = front = Front(config, self._unit.name)
         layout = fetched_layout(config)
         m.submodules.overlap = overlap = Overlap(config)
         m.submodules.incoming = incoming = relay(layout, timing.relay_cycles)
@@ -178,19 +176,20 @@ class Load(wiring.Component):
         m.d.sync += [chunk.eq(rotated), address.eq(done.chunk),
                      writing.eq(valid), front.completed.eq(completed),
                      front.completed_error.eq(failed)]
-        for name in LOADED:
-            port = getattr(self, name)
-            if name == "wgt" and "bits" in dict(done.tag.shape()):
-                m.submodules.unpack = unpack = Unpack(self._config)
+        structure = self._config.structure
+        for name in self._unit.writes:
+            port, code = getattr(self, name), structure.buffer_names.index(name)
+            if structure.buffer(name).packed and "bits" in dict(done.tag.shape()):
+                m.submodules.unpack = unpack = Unpack(self._config, name)
                 wiring.connect(m, unpack.write, wiring.flipped(port))
                 m.d.comb += [
                     unpack.data.eq(rotated), unpack.addr.eq(done.chunk),
                     unpack.bits.eq(done.tag.bits),
-                    unpack.mask.eq(Mux(valid & (done.tag.buffer == BUFFERS.index(name)),
+                    unpack.mask.eq(Mux(valid & (done.tag.buffer == code),
                                        done.mask, 0))]
                 continue
             mask = Signal.like(port.mask, name=f"{name}_mask", reset_less=True)
             m.d.sync += mask.eq(
-                Mux(valid & (done.tag.buffer == BUFFERS.index(name)), done.mask, 0))
+                Mux(valid & (done.tag.buffer == code), done.mask, 0))
             m.d.comb += [port.addr.eq(address), port.data.eq(chunk), port.mask.eq(mask)]
         return Cat(held).any() | writing

@@ -1,6 +1,7 @@
 """On-chip buffers that one unit writes and another one reads.
 
-load and store move aligned *chunks* (of bus_bytes; load into wgt of `AccelConfig.written_bytes`),
+load and store move aligned *chunks* (of bus_bytes; load where elements are packed of
+`AccelConfig.written_bytes`),
 compute units whole entries; either may be the wider one. Reads take `read_cycles`
 (`accel.hw.parts.Ram`). Reading a place in the cycle in which it is written gives undefined data:
 the tokens keep reader and writer apart.
@@ -47,7 +48,7 @@ def _selected(m: Module, row: list[Value], select: Value, width: int, cycles: in
 
 
 class InputScratchpad(wiring.Component):
-    """A buffer that load writes and a compute unit reads: inp, wgt, res, par.
+    """A buffer that load writes and a compute unit reads.
 
     A chunk that is written in cycle t is seen by a read whose address comes in t + 1 or later; an
     address in cycle t gives its entry in t + `read_cycles`. One chunk and one entry a cycle.
@@ -92,7 +93,7 @@ class InputScratchpad(wiring.Component):
 
 
 class TableScratchpad(wiring.Component):
-    """The buffer tab, which load writes and lanes of vector read: a copy for each read port.
+    """A buffer of tables, which load writes and lanes of vector read: a copy for each read port.
 
     As `InputScratchpad`: a chunk that is written in cycle t is seen by a read whose address comes
     in t + 1 or later; an address in cycle t gives its byte in t + `read_cycles`. One chunk a
@@ -100,6 +101,7 @@ class TableScratchpad(wiring.Component):
 
     Parameters
     ----------
+    geometry : the buffer as its reader sees it (`AccelConfig.parts`).
     ports : read ports, at least one.
 
     Members
@@ -108,16 +110,15 @@ class TableScratchpad(wiring.Component):
     read : bytes; entry 1 begins at address 256.
     """
 
-    def __init__(self, config: AccelConfig, ports: int):
-        self._config, self._ports = config, ports
-        super().__init__({"write": In(chunk_write(config, "tab")),
-                          "read": In(table_read(exact_log2(config.parts["tab"].depth), ports))})
+    def __init__(self, config: AccelConfig, geometry: BufferGeometry, ports: int):
+        self._config, self._geometry, self._ports = config, geometry, ports
+        super().__init__({"write": In(chunk_write(config, geometry.name)),
+                          "read": In(table_read(exact_log2(geometry.depth), ports))})
 
     def elaborate(self, platform):
         m = Module()
         for port in range(self._ports):
-            m.submodules[f"copy{port}"] = copy = InputScratchpad(self._config,
-                                                                 self._config.parts["tab"])
+            m.submodules[f"copy{port}"] = copy = InputScratchpad(self._config, self._geometry)
             m.d.comb += [
                 *(getattr(copy.write, name).eq(getattr(self.write, name))
                   for name in ("addr", "data", "mask")),
@@ -128,7 +129,7 @@ class TableScratchpad(wiring.Component):
 
 
 class OutputScratchpad(wiring.Component):
-    """A buffer that a compute unit writes and store reads: out.
+    """A buffer that a compute unit writes and store reads.
 
     An entry that is written in cycle t is seen by a read whose address comes in t + 1 or later; an
     address in cycle t gives its chunk in t + `read_cycles`. One entry and one chunk a cycle.

@@ -1,4 +1,4 @@
-"""The store unit: runs of bytes from out into DRAM."""
+"""The store unit: runs of bytes from buffers into DRAM."""
 
 from amaranth.hdl import *
 from amaranth.lib import data, wiring
@@ -11,6 +11,8 @@ from accel.hw.interface import unit_signature
 from accel.hw.queue import Queue, tally
 from accel.hw.moving.scratchpad import chunk_read
 from accel.machine.config import AccelConfig
+from accel.machine.declare import unit_of
+from accel.machine.structure import Kind
 
 
 class BurstWriter(wiring.Component):
@@ -94,42 +96,54 @@ class Store(wiring.Component):
     (those of `unit_signature`)
     bases : base registers.
     mem : write port at the arbiter.
-    out : read port of the buffer.
+    (the name of each buffer that it reads) : read ports.
     """
 
-    def __init__(self, config: AccelConfig):
-        self._config = config
-        super().__init__(unit_signature() | {
+    def __init__(self, config: AccelConfig, unit: str = Kind.STORE):
+        self._config, self._unit = config, unit_of(config.structure, unit)
+        super().__init__(unit_signature(config.structure) | {
             "bases": In(BASE_REGISTERS), "mem": Out(write_port(config)),
-            "out": Out(chunk_read(config, "out")),
+            **{name: Out(chunk_read(config, name)) for name in self._unit.reads},
         })
 
     def elaborate(self, platform):
         m = Module()
         config = self._config
-        m.submodules.front = front = Front(config, "store", ("out",))
-        m.submodules.stepper = stepper = Stepper(config, 24, 32, data.StructLayout({"last": 1}))
+        m.submodules.front = front = Front(config, self._unit.name)
+        # Which buffer a step reads, where there are several.
+        several = {"buffer": 3} if len(self._unit.reads) > 1 else {}
+        m.submodules.stepper = stepper = Stepper(config, 24, 32, data.StructLayout(
+            {"last": 1, **several}))
         m.submodules.writer = writer = BurstWriter(config)
 
         connect_unit(m, self, front)
         wiring.connect(m, writer.mem, wiring.flipped(self.mem))
-        run, step, fire = front.run.p, stepper.o.p, Signal()
+        run, step, fire = front.run.p, stepper.o.p, Signal(name="fire")
         # Beats on the way from here to the memory.
         _, some, full = tally(m, "used", writer.depth, fire & step.write, writer.spent)
         m.d.comb += [
             front.bases.eq(self.bases),
             stepper.i.valid.eq(front.run.valid), front.run.ready.eq(stepper.i.ready),
             stepper.i.p.source.eq(run.address), stepper.i.p.target.eq(run.dram),
-            stepper.i.p.run.eq(run.run), stepper.i.p.tag.last.eq(run.last),
+            stepper.i.p.run.eq(run.run),
+            *(stepper.i.p.tag[name].eq(run[name]) for name in ("last", *several)),
             stepper.o.ready.eq(~full),
             fire.eq(stepper.o.valid & stepper.o.ready),
-            self.out.addr.eq(step.beat), self.out.en.eq(fire & step.take),
             front.completed.eq(writer.completed), front.completed_error.eq(writer.completed_error),
             front.moving.eq(fire | writer.spent),
             front.drained.eq(~(stepper.busy | writer.open | some)),
         ]
+        for port, code in self._ports():
+            takes = fire & step.take
+            m.d.comb += [port.addr.eq(step.beat), port.en.eq(
+                takes & (step.tag.buffer == code) if several else takes)]
         self._form(m, step, fire, writer)
         return m
+
+    def _ports(self) -> list[tuple]:
+        """The read ports, with the codes of their buffers."""
+        codes = self._config.structure.buffer_names
+        return [(getattr(self, name), codes.index(name)) for name in self._unit.reads]
 
     def _form(self, m: Module, step, fire: Signal, writer: BurstWriter):
         """A step waits for its chunk, then passes the rotation and its register."""
@@ -142,9 +156,13 @@ class Store(wiring.Component):
             stages.append((stage, valid))
         (read, read_valid), (done, done_valid) = stages[-2:]
         beat, previous = Signal(width, reset_less=True), Signal(width, reset_less=True)
+        (first, _), *others = self._ports()
+        chunk = first.data
+        for port, code in others:
+            chunk = Mux(read.tag.buffer == code, port.data, chunk)
         with m.If(read_valid):
-            m.d.sync += [beat.eq(merge(self.out.data, previous, read.late)),
-                         previous.eq(self.out.data)]
+            m.d.sync += [beat.eq(merge(chunk, previous, read.late)),
+                         previous.eq(chunk)]
         m.d.comb += [
             writer.beat.valid.eq(done_valid & done.write),
             writer.beat.addr.eq(done.chunk), writer.beat.end.eq(done.end),

@@ -1,4 +1,4 @@
-"""From packed weights to entries of wgt: elements of few bits become bytes."""
+"""From packed weights to entries of a buffer: elements of few bits become bytes."""
 
 from amaranth.hdl import *
 from amaranth.lib import wiring
@@ -16,7 +16,8 @@ def unpacked(byte: int, bits: int) -> list[int]:
 
 
 class Unpack(wiring.Component):
-    """Turns a chunk of bus_bytes from memory into a write of `AccelConfig.written_bytes` to wgt.
+    """Turns a chunk of bus_bytes from memory into a write of `AccelConfig.written_bytes` to a
+    buffer.
 
     A byte becomes 1, 2 or 4 of the buffer (`unpacked`), which fill the whole width of the port, or
     an aligned part of it where the machine also has fewer bits. Latency 1, one chunk a cycle.
@@ -26,13 +27,14 @@ class Unpack(wiring.Component):
     data, mask : the chunk, and which of its bytes count.
     addr : its address in the buffer, in chunks after unpacking.
     bits : index of `WEIGHT_BITS`.
-    write : write port of wgt.
+    write : write port of the buffer.
     """
 
-    def __init__(self, config: AccelConfig):
+    def __init__(self, config: AccelConfig, buffer: str | None = None):
         self._config = config
-        write = chunk_write(config, "wgt")
-        self._widest = exact_log2(config.written_bytes("wgt") // config.bus_bytes)
+        buffer = buffer or config.structure.roles.wgt
+        write = chunk_write(config, buffer)
+        self._widest = exact_log2(config.written_bytes(buffer) // config.bus_bytes)
         super().__init__({
             "data": In(config.bus_bytes * 8), "mask": In(config.bus_bytes),
             "addr": In(24 - exact_log2(config.bus_bytes)), "bits": In(2), "write": Out(write)})

@@ -9,7 +9,8 @@ from amaranth.lib.wiring import In, Out
 from accel.datapath.plan import DatapathPlan
 from accel.hw.parts import field_of
 from accel.machine.intrinsics import TABLE, operand_field
-from accel.machine.isa import DESTINATIONS, SOURCES_A, SOURCES_B
+from accel.machine.isa import selectors
+from accel.machine.structure import SHIPPED_STRUCTURE, Unit
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import record_fields
 
@@ -17,17 +18,21 @@ PARAMETERS = tuple(record_fields(PARAM))
 """Operands that are fields of the record of a channel that the compiler fills."""
 
 
-def parameters_of(plan: DatapathPlan) -> tuple[str, ...]:
-    """Operands that are fields of a record of a channel in par."""
+SHIPPED = SHIPPED_STRUCTURE.unit(SHIPPED_STRUCTURE.roles.vector)
+
+
+def parameters_of(plan: DatapathPlan, unit: Unit = SHIPPED) -> tuple[str, ...]:
+    """Operands that are fields of a record of a channel."""
     return tuple(dict.fromkeys((*PARAMETERS, *(
         operand.name for body in plan.bodies for operand in body.operands
-        if operand.scopes == ("par",) and operand.name != "b"))))
+        if operand.scopes == unit.at("record") and operand.name != "b"))))
 
 
 IMMEDIATES = ("imm", "ma", "mb", "s", "zp", "lo", "hi")
 
 
-def operation_layout(plan: DatapathPlan, word: data.StructLayout) -> data.StructLayout:
+def operation_layout(plan: DatapathPlan, word: data.StructLayout,
+                     unit: Unit = SHIPPED) -> data.StructLayout:
     """An instruction in this layout, decoded.
 
     select : one-hot, which of ``plan.bodies``.
@@ -38,13 +43,14 @@ def operation_layout(plan: DatapathPlan, word: data.StructLayout) -> data.Struct
     """
     own = {name: Shape(interval.width, interval.signed)
            for name, interval in plan.immediates.items() if name not in IMMEDIATES}
+    codes = selectors(unit)
     return data.StructLayout({
         "select": len(plan.bodies),
-        "a": data.StructLayout(dict.fromkeys(SOURCES_A, 1)),
-        "b": data.StructLayout(dict.fromkeys((*SOURCES_B, "tab"), 1)),
+        "a": data.StructLayout(dict.fromkeys(codes["a_source"], 1)),
+        "b": data.StructLayout(dict.fromkeys((*codes["b_source"], *unit.at("table")), 1)),
         **({"c": data.StructLayout(dict.fromkeys(plan.third, 1)), "entry": word["c"].shape}
            if plan.third else {}),
-        "to": data.StructLayout(dict.fromkeys(DESTINATIONS, 1)),
+        "to": data.StructLayout(dict.fromkeys(codes["destination"], 1)),
         "twice": 1, "illegal": 1, "reset": 1, "banks": 2,
         **{name: word[name].shape for name in IMMEDIATES}, **own})
 
@@ -69,14 +75,14 @@ class Decode(wiring.Component):
     """
 
     def __init__(self, plan: DatapathPlan, word: data.StructLayout,
-                 own: Mapping[str, data.Field] | None = None):
-        self.plan = plan
+                 own: Mapping[str, data.Field] | None = None, unit: Unit = SHIPPED):
+        self.plan, self._unit, self._codes = plan, unit, selectors(unit)
         self._own = {name: field for name, field in (own or {}).items() if name in plan.immediates}
         self._scopes = [{operand.name: operand.scopes for operand in (*body.operands, body.dst)}
                         for body in plan.bodies]
         self._fields = [{operand.name: operand_field(body, operand.name)
                          for operand in body.operands} for body in plan.bodies]
-        super().__init__({"word": In(word), "operation": Out(operation_layout(plan, word))})
+        super().__init__({"word": In(word), "operation": Out(operation_layout(plan, word, unit))})
 
     def elaborate(self, platform):
         m = Module()
@@ -87,24 +93,26 @@ class Decode(wiring.Component):
 
         select = [word.opcode == code for code in self.plan.opcodes]
         uses_a, uses_b = (self._takes(select, name, name) for name in "ab")
-        uses = {"par": parameters_of(self.plan), "tab": (TABLE.name,)}
+        (par,), (tab,) = self._unit.at("record"), self._unit.at("table")
+        uses = {par: parameters_of(self.plan, self._unit), tab: (TABLE.name,)}
         alone, third = ({buffer: self._takes(select, field, *names)
                          for buffer, names in uses.items()} for field in "bc")
         illegal = self._illegal(select)
         m.d.comb += [
             decoded.select.eq(Cat(select)), decoded.illegal.eq(illegal),
             decoded.reset.eq(word.reset), decoded.banks.eq(word.banks),
-            decoded.twice.eq((decoded.a.acc & decoded.b.acc) | (decoded.a.res & decoded.b.res)),
+            decoded.twice.eq(_any([decoded.a[scope] & decoded.b[scope]
+                                   for scope in self._codes["a_source"]])),
             *(decoded.a[scope].eq(uses_a & ~illegal & (word.a_source == code))
-              for code, scope in enumerate(SOURCES_A)),
+              for code, scope in enumerate(self._codes["a_source"])),
             *(decoded.b[scope].eq(~illegal & ((uses_b & (word.b_source == code))
-                                              | (alone["par"] if scope == "par" else 0)))
-              for code, scope in enumerate(SOURCES_B)),
-            decoded.b.tab.eq(~illegal & alone["tab"]),
+                                              | (alone[par] if scope == par else 0)))
+              for code, scope in enumerate(self._codes["b_source"])),
+            decoded.b[tab].eq(~illegal & alone[tab]),
             *(decoded.c[buffer].eq(~illegal & third[buffer]) for buffer in self.plan.third),
             *([decoded.entry.eq(word.c)] if self.plan.third else []),
             *(decoded.to[scope].eq(~illegal & (word.destination == code))
-              for code, scope in enumerate(DESTINATIONS)),
+              for code, scope in enumerate(self._codes["destination"])),
             *(decoded[name].eq(word[name]) for name in IMMEDIATES),
             *(decoded[name].eq(field_of(word.as_value(), field))
               for name, field in self._own.items()),
@@ -118,11 +126,17 @@ class Decode(wiring.Component):
 
     def _illegal(self, select: list[Value]) -> Value:
         wrong = [~Cat(select).any()]
-        for codes, field, name in ((SOURCES_A, self.word.a_source, "a"),
-                                   (SOURCES_B, self.word.b_source, "b"),
-                                   (DESTINATIONS, self.word.destination, "dst")):
-            for code, scope in enumerate(codes):
+        for selector, name in (("a_source", "a"), ("b_source", "b"), ("destination", "dst")):
+            field = self.word[selector]
+            for code, scope in enumerate(self._codes[selector]):
                 refuse = [test for test, scopes in zip(select, self._scopes, strict=True)
                           if name in scopes and scope not in scopes[name]]
                 wrong.append((field == code) & Cat(refuse).any())
         return Cat(wrong).any()
+
+
+def _any(tests: list[Value]) -> Value:
+    result, *others = tests
+    for test in others:
+        result = result | test
+    return result

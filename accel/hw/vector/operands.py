@@ -1,4 +1,4 @@
-"""Operands: data of acc, res and par, and numbers of tables, on their way into the registers before
+"""Operands: data of buffers, and numbers of tables, on their way into the registers before
 the data path."""
 
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,12 @@ from accel.datapath.plan import DatapathPlan
 from accel.hw.parts import spread, trail
 from accel.machine.config import PARAM_BYTES, AccelConfig
 from accel.machine.intrinsics import TABLE
-from accel.machine.isa import SOURCES_B, formats
+from accel.machine.isa import formats
+from accel.machine.structure import IMMEDIATE, Unit
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import bits, is_float, is_signed, record_places
 
-from .decode import operation_layout, parameters_of
+from .decode import SHIPPED, operation_layout, parameters_of
 
 
 def fetch_layout(plan: DatapathPlan, operation: data.StructLayout) -> data.StructLayout:
@@ -50,22 +51,25 @@ class Operands(wiring.Component):
     Members
     -------
     s0_fetch : which sources are read (`fetch_layout`).
-    s2_acc, s2_res, s2_par : data of the buffers, `read_cycles` after their addresses.
+    s2_{buffer} : data of the buffers of entries and of records, `read_cycles` after their
+        addresses.
     s2_issued, s2_operation : whether the last source came, and its instruction, for the data path.
     s3 : for each of ``plan.buses`` its elements.
     """
 
-    def __init__(self, config: AccelConfig, plan: DatapathPlan, widths: Mapping[str, int]):
-        operation = operation_layout(plan, formats(config, bool(plan.third))["vector"])
-        self._bits = {name: bits(config.elements[name]) for name in ("acc", "res")}
-        self._float = is_float(config.elements["res"])          # bfloat16: half of a float32
+    def __init__(self, config: AccelConfig, plan: DatapathPlan, widths: Mapping[str, int],
+                 unit: Unit = SHIPPED):
+        operation = operation_layout(plan, formats(config, bool(plan.third))[unit.name], unit)
+        self._unit, (self._par,) = unit, unit.at("record")
+        self._bits = {name: bits(config.elements[name]) for name in unit.at("a")}
+        self._float = is_float(config.output)                   # bfloat16: half of a float32
         rows, self._columns = config.vector_tile
         self._records = config.records
         self._lanes, self._widths, self._plan = rows * self._columns, widths, plan
         super().__init__({
             "s0_fetch": In(fetch_layout(plan, operation)),
             **{f"s2_{buffer}": In(width * self._lanes) for buffer, width in self._bits.items()},
-            "s2_par": In(PARAM_BYTES * 8 * self._columns),
+            f"s2_{self._par}": In(PARAM_BYTES * 8 * self._columns),
             "s2_issued": Out(1), "s2_operation": Out(operation),
             "s3": Out(data.StructLayout({bus: prod(shape) * widths[bus]
                                          for bus, shape in plan.buses.items()})),
@@ -76,15 +80,15 @@ class Operands(wiring.Component):
         *_, s1, s2 = trail(m, self.s0_fetch, self._plan.timing.read_cycles, "fetch")
         m.d.comb += [self.s2_issued.eq(s2.b), self.s2_operation.eq(s2.operation)]
         par = data.View(data.ArrayLayout(parameter_layout(self._records), self._columns),
-                        self.s2_par)
+                        getattr(self, f"s2_{self._par}"))
         a, b = self._sources(m, platform, s1, s2.operation.imm, par)
         apart = any("bias" in names and "b" in names for names in (
             [operand.name for operand in body.operands] for body in self._plan.bodies))
         bias = (self._parameter(m, par, "bias") if apart
                 else [b[channel] for channel in range(self._columns)])
         elements = {"a": a, "b": b, "bias": bias,
-                    **{name: self._parameter(m, par, name) for name in parameters_of(self._plan)
-                       if name != "bias"}}
+                    **{name: self._parameter(m, par, name)
+                       for name in parameters_of(self._plan, self._unit) if name != "bias"}}
         if TABLE.name in self._plan.buses:
             s3_table = Signal.like(s2.table, name="s3_table", reset_less=True)
             m.d.sync += s3_table.eq(s2.table)
@@ -103,8 +107,10 @@ class Operands(wiring.Component):
             return spread(m, platform, value, f"s2_{name}", self._lanes)
 
         takes_a, takes_b = control(s1.a, "takes_a"), control(s1.b, "takes_b")
-        a_from_acc = control(s1.operation.a.acc, "a_from_acc")
-        b_from = {name: control(s1.operation.b[name], f"b_from_{name}") for name in SOURCES_B}
+        places = *others, par_name = self._unit.at("b")
+        a_from_acc = control(s1.operation.a[others[0]], f"a_from_{others[0]}")
+        b_from = {name: control(s1.operation.b[name], f"b_from_{name}")
+                  for name in (*places, IMMEDIATE)}
         acc, res = (data.View(data.ArrayLayout(signed(width), self._lanes),
                               getattr(self, f"s2_{buffer}"))
                     for buffer, width in self._bits.items())
@@ -116,8 +122,8 @@ class Operands(wiring.Component):
             stored = Cat(Const(0, 16), res[lane]).as_signed() if self._float else res[lane]
             with m.If(takes_a[lane]):
                 m.d.sync += s3_a[lane].eq(Mux(a_from_acc[lane], acc[lane], stored))
-            sources = {"acc": acc[lane], "res": stored, "imm": imm,
-                       "par": par[lane % self._columns].bias}
+            sources = {**dict(zip(others, (acc[lane], stored), strict=True)), IMMEDIATE: imm,
+                       par_name: par[lane % self._columns].bias}
             with m.If(takes_b[lane]):
                 m.d.sync += s3_b[lane].eq(_choose(
                     *((b_from[name][lane], value) for name, value in sources.items())))

@@ -13,8 +13,9 @@ from accel.hw.loops import COMPUTE_OPERANDS, Ahead, LoopNest
 from accel.hw.parts import delayed, registered
 from accel.hw.compute.update import Update, updates_of
 from accel.machine.config import AccelConfig
-from accel.machine.isa import DESTINATIONS
+from accel.machine.declare import unit_of
 from accel.machine.machine import Machine
+from accel.machine.structure import IMMEDIATE, Kind
 from compiler.te import bits, is_float
 
 from .decode import Decode, operation_layout
@@ -24,9 +25,9 @@ from .operands import Operands
 TAG = data.StructLayout({"out": 1, "last": 1, "banks": 2})
 
 
-def out_port(config: AccelConfig) -> Signature:
-    """Write port of out as vector sees it: one part of an entry a cycle."""
-    geometry = config.parts["out"]
+def out_port(config: AccelConfig, buffer: str | None = None) -> Signature:
+    """Write port of a buffer of results as vector sees it: one part of an entry a cycle."""
+    geometry = config.parts[buffer or config.structure.roles.out]
     return Signature({"w_addr": Out(range(geometry.depth)), "w_en": Out(1),
                       "w_data": Out(geometry.entry_bytes * 8)})
 
@@ -64,32 +65,38 @@ class Vector(wiring.Component):
     (The data path counts its own stages, from cycle 3.)
     """
 
-    def __init__(self, machine: Machine):
-        self.machine = machine
-        self.plan = plan(machine, "vector")
-        config = machine.config
-        self.word = machine.formats["vector"]
-        operation = operation_layout(self.plan, self.word)
+    def __init__(self, machine: Machine, unit: str = Kind.VECTOR):
+        self.machine, self.unit = machine, unit_of(machine.structure, unit)
+        self.plan = plan(machine, self.unit.name)
+        config, parts = machine.config, machine.config.parts
+        self.word = machine.formats[self.unit.name]
+        operation = operation_layout(self.plan, self.word, self.unit)
         self.tag = data.StructLayout({"index": INDEX_BITS, "operation": operation})
         self.iteration = data.StructLayout({
             **COMPUTE_OPERANDS, "assign": 1, "last": 1, "operation": operation})
         self.lanes = config.lanes // config.vector_beats        # of a part
         self.lookups = self.plan.count("lookup")
-        super().__init__({**unit_signature(), "res": Out(entry_read(config.parts["res"])),
-                          "par": Out(entry_read(config.parts["par"])),
-                          "acc": Out(acc_port(config.parts["acc"])), "out": Out(out_port(config)),
-                          **({"tab": Out(table_read(exact_log2(config.parts["tab"].depth),
-                                                    self.lookups))} if self.lookups else {})})
+        # Buffers in the order of roles: accumulators, tensors, records, tables, results.
+        (acc, res), (par,), (tab,), (_, out) = map(self.unit.at, ("a", "record", "table", "dst"))
+        super().__init__({**unit_signature(machine.structure), res: Out(entry_read(parts[res])),
+                          par: Out(entry_read(parts[par])),
+                          acc: Out(acc_port(parts[acc])), out: Out(out_port(config, out)),
+                          **({tab: Out(table_read(exact_log2(parts[tab].depth),
+                                                  self.lookups))} if self.lookups else {})})
+        self._names = acc, res, par, tab, out
+        self._acc, self._res, self._par, self._out = (
+            getattr(self, name) for name in (acc, res, par, out))
 
     def elaborate(self, platform):
         m, timing = Module(), self.machine.config.timing
-        m.submodules.issue = issue = Issue(self.word, self.plan.retire_depth)
+        m.submodules.issue = issue = Issue(self.word, self.plan.retire_depth,
+                                           self.machine.structure)
         m.submodules.decode = decode = Decode(self.plan, self.word,
-                                               self.machine.immediates["vector"])
+                                               self.machine.immediates[self.unit.name], self.unit)
         m.submodules.nest = nest = LoopNest(
             self.word["loops"].shape, COMPUTE_OPERANDS, self.tag, timing.nest_cycles)
         m.submodules.ahead = ahead = Ahead(self.iteration, timing)
-        pass_through(m, self, issue)
+        pass_through(m, self, issue, self._acc)
         word, operation = data.View(self.word, self.commands.p.word), nest.out_tag.operation
         _, folds = updates_of(self.plan, operation.select)
         m.d.comb += [
@@ -124,17 +131,17 @@ class Vector(wiring.Component):
 
     def _outside(self, nest: LoopNest, operation) -> Value:
         """High if an iteration has an address that its buffer, or its banks, do not have."""
-        buffers = self.machine.config.buffers
+        buffers, acc = self.machine.config.buffers, self._names[0]
         tests = []
         third = ((operation.c, operation.entry),) if self.plan.third else ()
         for chosen, address in ((operation.a, nest.out.a), (operation.b, nest.out.b), *third,
                                 (operation.to, nest.out.dst)):
             for scope, _ in chosen.shape():
-                if scope == "imm":
+                if scope == IMMEDIATE:
                     continue
                 depth = buffers[scope].depth
                 bad = outside(address, depth)
-                if scope == "acc":
+                if scope == acc:
                     bad |= wrong_bank(address, depth, operation.banks)
                 tests.append(chosen[scope] & bad)
         return Cat(tests).any()
@@ -142,14 +149,15 @@ class Vector(wiring.Component):
     def _slot(self, m: Module, slot: "_Slot", ahead: Ahead, folding: Value):
         """Iterations enter the slot, wait there, and are issued part by part."""
         iteration, free, reads_acc = slot.iteration, Signal(), slot.reads_acc
-        m.submodules.hazards = hazards = Hazards(self.machine.config.buffers["acc"].depth,
+        acc = self._names[0]
+        m.submodules.hazards = hazards = Hazards(self.machine.config.buffers[acc].depth,
                                                  self.plan.write_cycles)
         coming = ahead.o.p
         m.d.comb += [
-            hazards.enters.eq(free), hazards.incoming.a_acc.eq(coming.operation.a.acc),
-            hazards.incoming.b_acc.eq(coming.operation.b.acc),
+            hazards.enters.eq(free), hazards.incoming.a_acc.eq(coming.operation.a[acc]),
+            hazards.incoming.b_acc.eq(coming.operation.b[acc]),
             hazards.incoming.a.eq(coming.a), hazards.incoming.b.eq(coming.b),
-            hazards.writes.eq(slot.issued & iteration.operation.to.acc),
+            hazards.writes.eq(slot.issued & iteration.operation.to[acc]),
             hazards.entry.eq(iteration.dst),
             slot.moves.eq(slot.full & ~hazards.pending & ~(reads_acc & folding)),
             slot.issued.eq(slot.moves & slot.final),
@@ -158,7 +166,7 @@ class Vector(wiring.Component):
         with m.If(free):
             m.d.sync += [slot.full.eq(ahead.o.valid), slot.second.eq(0), iteration.eq(coming),
                          slot.final.eq(~coming.operation.twice), slot.beat.eq(0),
-                         reads_acc.eq(coming.operation.a.acc | coming.operation.b.acc)]
+                         reads_acc.eq(coming.operation.a[acc] | coming.operation.b[acc])]
         with m.Elif(slot.moves):        # its second source, or its next part
             m.d.sync += [slot.second.eq(~slot.final), slot.beat.eq(slot.beat + slot.final),
                          slot.final.eq(~slot.final | ~iteration.operation.twice)]
@@ -168,18 +176,19 @@ class Vector(wiring.Component):
         `slot.moves`, which comes late, is not in the way.
         """
         iteration, operation = slot.iteration, slot.iteration.operation
+        acc, res, par, *_ = self._names
 
         def address(buffer: str) -> Value:      # a, unless only b is to be read, or it is b's turn
             entry = Mux(slot.second | ~operation.a[buffer], iteration.b, iteration.a)
             return self._part(buffer, entry, slot.beat)
 
         m.d.comb += [
-            self.acc.r_addr.eq(Mux(update.r_en, update.r_addr, address("acc"))),
-            self.acc.r_en.eq(update.r_en | (slot.full & slot.reads_acc)),
-            self.res.addr.eq(address("res")),
-            self.res.en.eq(slot.full & (operation.a.res | operation.b.res)),
-            self.par.addr.eq(self._part("par", self._entry(iteration, "par"), slot.beat)),
-            self.par.en.eq(slot.full & (operation.b.par | self._is_third(operation, "par"))),
+            self._acc.r_addr.eq(Mux(update.r_en, update.r_addr, address(acc))),
+            self._acc.r_en.eq(update.r_en | (slot.full & slot.reads_acc)),
+            self._res.addr.eq(address(res)),
+            self._res.en.eq(slot.full & (operation.a[res] | operation.b[res])),
+            self._par.addr.eq(self._part(par, self._entry(iteration, par), slot.beat)),
+            self._par.en.eq(slot.full & (operation.b[par] | self._is_third(operation, par))),
         ]
 
     def _is_third(self, operation, buffer: str) -> Value:
@@ -187,7 +196,7 @@ class Vector(wiring.Component):
         return operation.c[buffer] if buffer in self.plan.third else Const(0)
 
     def _entry(self, iteration, buffer: str) -> Value:
-        """The entry of par or tab that an iteration reads."""
+        """The entry of records or tables that an iteration reads."""
         if buffer not in self.plan.third:
             return iteration.b
         operation = iteration.operation
@@ -195,7 +204,7 @@ class Vector(wiring.Component):
 
     @property
     def _depth(self) -> int:
-        return max(self.machine.config.parts[scope].depth for scope in DESTINATIONS)
+        return max(self.machine.config.parts[scope].depth for scope in self.unit.writes)
 
     def _part(self, buffer: str, entry: Value, beat: Value) -> Value:
         """Address of the part of an entry whose turn it is."""
@@ -206,13 +215,15 @@ class Vector(wiring.Component):
     def _operands(self, m: Module, slot: "_Slot", update: Update):
         """Data of the buffers through the operand registers and the data path."""
         m.submodules.datapath = datapath = Datapath(self.plan)
-        m.submodules.operands = operands = Operands(self.machine.config, self.plan, datapath.widths)
+        m.submodules.operands = operands = Operands(self.machine.config, self.plan, datapath.widths,
+                                                  self.unit)
+        acc, res, par, tab, _ = self._names
         fetch, operation = operands.s0_fetch, slot.iteration.operation
         m.d.comb += [
             fetch.a.eq(slot.moves & ~(operation.twice & slot.final)), fetch.b.eq(slot.issued),
-            fetch.operation.eq(operation), fetch.table.eq(self._entry(slot.iteration, "tab")),
-            operands.s2_acc.eq(self.acc.r_data), operands.s2_res.eq(self.res.data),
-            operands.s2_par.eq(self.par.data),
+            fetch.operation.eq(operation), fetch.table.eq(self._entry(slot.iteration, tab)),
+            *(getattr(operands, f"s2_{name}").eq(value) for name, value in (
+                (acc, self._acc.r_data), (res, self._res.data), (par, self._par.data))),
             datapath.valid.eq(operands.s2_issued),
             datapath.select.eq(operands.s2_operation.select),
             *(getattr(datapath, name).eq(operands.s2_operation[name])
@@ -221,7 +232,7 @@ class Vector(wiring.Component):
             update.value.eq(datapath.value),
         ]
         if self.lookups:
-            wiring.connect(m, datapath.tab, wiring.flipped(self.tab))
+            wiring.connect(m, datapath.tab, wiring.flipped(getattr(self, tab)))
 
     def _update(self, m: Module, slot: "_Slot", update: Update, folding: Signal, platform):
         """Passes issued elements to the update when their values arrive, and writes results."""
@@ -229,25 +240,25 @@ class Vector(wiring.Component):
         iteration, operation = slot.iteration, slot.iteration.operation
         tag = data.View(TAG, s0_element.tag)
         before = delayed(m, s0_element, self.plan.fold_cycles - 1, "element")
-        stored = self.machine.config.elements["out"]
+        stored, acc, out = self.machine.config.output, self._names[0], self._names[-1]
         wide = self.plan.value_bits
         kept = slice(wide - bits(stored), wide) if is_float(stored) else slice(0, bits(stored))
         m.d.comb += [
             s0_element.valid.eq(slot.issued & ~operation.illegal),
-            s0_element.acc.eq(slot.issued & operation.to.acc),
+            s0_element.acc.eq(slot.issued & operation.to[acc]),
             s0_element.addr.eq(Cat(slot.beat, iteration.dst)),
             s0_element.assign.eq(iteration.assign),
             s0_element.update.eq(updates_of(self.plan, operation.select)[1]),
-            tag.out.eq(slot.issued & operation.to.out),
+            tag.out.eq(slot.issued & operation.to[out]),
             tag.last.eq(slot.issued & iteration.last & slot.last_beat),
             tag.banks.eq(operation.banks),
             update.element.eq(delayed(m, before, 1, "folding_element")),
             folding.eq(registered(m, platform, before.acc & ~before.assign, "folds")),
-            update.r_data.eq(self.acc.r_data),
-            self.acc.w_addr.eq(update.w_addr), self.acc.w_en.eq(update.w_en),
-            self.acc.w_data.eq(update.w_data),
-            self.out.w_addr.eq(update.w_addr), self.out.w_en.eq(data.View(TAG, update.tag).out),
-            self.out.w_data.eq(Cat(update.w_data.word_select(lane, wide)[kept]
+            update.r_data.eq(self._acc.r_data),
+            self._acc.w_addr.eq(update.w_addr), self._acc.w_en.eq(update.w_en),
+            self._acc.w_data.eq(update.w_data),
+            self._out.w_addr.eq(update.w_addr), self._out.w_en.eq(data.View(TAG, update.tag).out),
+            self._out.w_data.eq(Cat(update.w_data.word_select(lane, wide)[kept]
                                    for lane in range(self.lanes))),
         ]
 

@@ -14,6 +14,7 @@ from accel.machine import isa
 from accel.machine.config import WEIGHT_BITS
 from accel.machine.intrinsics import operand_field
 from accel.machine.machine import Machine
+from accel.machine.structure import IMMEDIATE
 from accel.mapping.lowering.dma import runs
 from accel.mapping.lowering.memory import TensorPlacement
 from accel.mapping.lowering.nest import (AffineAddress, Box, Interval, LoweringError,
@@ -239,7 +240,7 @@ class TensorizedTile:
             raise NotAffine(f"a copy that writes {dst.buffer.name} twice")
         valid, pad = self._validity()
         place = self.places.placement[far.buffer.name]
-        fields = {"buffer": isa.BUFFERS.index(near.buffer.scope),
+        fields = {"buffer": self.machine.structure.buffer_names.index(near.buffer.scope),
                   "base": isa.BASES.index(place.base), "pad_value": pad & 0xFF}
         if self.machine.pads_high and self.intrinsic.unit == "load":
             fields["pad_high"] = pad >> 8 * (item - 1) & 0xFF
@@ -270,18 +271,20 @@ class TensorizedTile:
 
     def _vector(self) -> Made:
         fields: dict[str, object] = {}
+        structure = self.machine.structure
+        codes = isa.selectors(structure.unit(self.machine.unit_of(self.intrinsic.name)))
         for operand in self.intrinsic.operands:
             bound = self.binding.tile(operand.name)
             field = operand_field(self.intrinsic, operand.name)
             if isinstance(bound, Const):
-                fields |= {"imm": int(bound.value), "b_source": isa.SOURCES_B.index("imm")}
+                fields |= {"imm": int(bound.value), "b_source": codes["b_source"].index(IMMEDIATE)}
                 continue
             scope = whole(bound).buffer.scope
-            sources = {"a": isa.SOURCES_A, "b": isa.SOURCES_B}.get(field, ())
+            sources = codes.get(f"{field}_source", ())
             if scope in sources:                        # a table is in tab, whatever the word says
                 fields[f"{field}_source"] = sources.index(scope)
         destination = whole(self.binding.tile("dst"))
-        fields["destination"] = isa.DESTINATIONS.index(destination.buffer.scope)
+        fields["destination"] = codes["destination"].index(destination.buffer.scope)
         return self._compute(fields)
 
     def _compute(self, fields: dict[str, object]) -> Made:

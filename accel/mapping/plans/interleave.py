@@ -10,14 +10,12 @@ from itertools import chain
 
 import numpy as np
 
-from accel.machine.config import UNITS, AccelConfig
+from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
 from accel.machine.program import Stream
 from accel.mapping.lowering import Room
-from accel.proof.batches import MEMORIES, Batches
+from accel.proof.batches import Batches
 from compiler.latency_hiding import last_writers, measure
-
-LOAD, GEMM, STORE = (UNITS.index(unit) for unit in ("load", "gemm", "store"))
 
 LAG, LONG = 2, 4096
 """How many tiles of the first layer run between the last whose results a tile loads and that tile:
@@ -41,11 +39,13 @@ def interleave(machine: Machine, first: Stream, second: Stream, cycles: int = 0)
     of `second` wait for vector, and fetch for their queue, the array has something to do.
     """
     ahead, behind = (Batches(machine, part.words, part.origins, {}) for part in (first, second))
-    ends, after = _begun(ahead.units, _ends(ahead.units)), _ends(behind.units)
+    roles, number = machine.structure.roles, machine.structure.names.index
+    load, gemm, store = map(number, (roles.load, roles.gemm, roles.store))
+    ends, after = _begun(ahead.units, _ends(ahead.units, store), gemm), _ends(behind.units, store)
     tile = np.searchsorted(ends, np.arange(len(first)), side="right")
-    measures = measure(chain(ahead, behind), len(MEMORIES))
-    latest = last_writers(ahead, np.where(ahead.units == STORE, tile, -1), behind, measures)
-    latest[behind.units != LOAD] = -1
+    measures = measure(chain(ahead, behind), len(ahead.memories))
+    latest = last_writers(ahead, np.where(ahead.units == store, tile, -1), behind, measures)
+    latest[behind.units != load] = -1
     lag = 1 if cycles >= LONG * len(ends) else LAG
     order, done, begin = [], 0, 0
     for end in after:
@@ -58,15 +58,15 @@ def interleave(machine: Machine, first: Stream, second: Stream, cycles: int = 0)
     return Stream.joined([first, second]).take(np.concatenate(order))
 
 
-def _begun(units: np.ndarray, ends: list[int]) -> list[int]:
+def _begun(units: np.ndarray, ends: list[int], gemm: int) -> list[int]:
     """Let each tile reach to where the array has begun with the next one."""
-    begun = np.append(np.flatnonzero((units[:-1] == GEMM) & (units[1:] != GEMM)) + 1, len(units))
+    begun = np.append(np.flatnonzero((units[:-1] == gemm) & (units[1:] != gemm)) + 1, len(units))
     return begun[np.searchsorted(begun, ends)].tolist()
 
 
-def _ends(units: np.ndarray) -> list[int]:
+def _ends(units: np.ndarray, store: int) -> list[int]:
     """Cut a stream into tiles: one past the last instruction of each. A tile ends with its stores.
     """
-    stores = units == STORE
+    stores = units == store
     ends = (np.flatnonzero(stores[:-1] & ~stores[1:]) + 1).tolist()
     return [*ends, len(units)] if len(units) else []

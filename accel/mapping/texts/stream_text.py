@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from accel.machine.config import UNITS
 from accel.machine.machine import FINISH, Machine
 from accel.machine.program import AccelProgram
 from accel.mapping.plans.choices import Group
@@ -56,10 +55,10 @@ class _Tokens:
     @cached_property
     def pairs(self) -> dict[tuple[str, str], TokenPair]:
         words = self.words[self.words[:, 0] != FINISH]
-        unit_of = np.zeros(256, np.int64)
+        unit_of, names = np.zeros(256, np.int64), self.machine.structure.names
         for opcode, unit in self.machine.units.items():
-            unit_of[opcode] = UNITS.index(unit) if unit in UNITS else 0
-        return pair_masks(UNITS, unit_of[words[:, 0]], *(words[:, byte].astype(np.int64)
+            unit_of[opcode] = names.index(unit) if unit in names else 0
+        return pair_masks(names, unit_of[words[:, 0]], *(words[:, byte].astype(np.int64)
                                                          for byte in (WAITS, SIGNALS)))
 
     @cached_property

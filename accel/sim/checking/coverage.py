@@ -7,12 +7,12 @@ import numpy as np
 
 from accel.datapath.plan import plan
 from accel.machine import isa
-from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
-from accel.machine.status import REPORTERS, Run, Status
+from accel.machine.status import Run, Status
+from accel.machine.structure import FETCH, Kind
 from accel.machine.words import decode_words
-from accel.proof.access import DMA_BUFFERS, WRITABLE, Touch, accumulates, touches, valid_box
+from accel.proof.access import WRITABLE, Touch, accumulates, touches, valid_box
 
 from accel.sim.programs.case import Case
 from accel.sim.programs.forms import Form, form_of, forms
@@ -82,22 +82,31 @@ class Coverage:
             yield from (("loop", f"{name} loop {level}") for level in range(intrinsics[0].loops))
         every = forms(self.machine)
         yield from (("form", str(form)) for form in every)
-        for unit in ("gemm", "vector"):
+        structure, units = self.machine.structure, self.machine.structure.names
+        for unit in (one.name for one in structure.units if not one.kind.moves):
             if any(form.unit == unit and form.reset for form in every):
                 yield from (("bypass", f"{unit} at distance {d}") for d in DISTANCES)
             yield from (("bank", f"{unit} in {which}") for which in ("bank 0", "bank 1", "both"))
         if self._meets_itself:
-            yield "alias", "vector reads what it wrote"
-        yield from (("token", f"{a} to {b}") for a in UNITS for b in UNITS)
+            yield "alias", f"{structure.roles.vector} reads what it wrote"
+        yield from (("token", f"{a} to {b}") for a in units for b in units)
         yield from self._stalls()
         for loop in range(4):
             yield from (("pad", f"{edge} in loop {loop}") for edge in ("before", "after"))
-        for unit in DMA_BUFFERS:
+        for unit in structure.moved:
             yield from (("align", f"{unit} {alignment}") for alignment in _ALIGNMENTS)
-        yield from (("segment", f"load {name}") for name in isa.BASES[1:])
-        yield from (("segment", f"store {name}") for name in WRITABLE)
+        yield from (("segment", f"{structure.roles.load} {name}") for name in isa.BASES[1:])
+        yield from (("segment", f"{structure.roles.store} {name}") for name in WRITABLE)
         yield from (("fault", f"{status.text} of {unit}")
-                    for status, units in _BLAMED.items() for unit in units)
+                    for status, units in self._blamed().items() for unit in units)
+
+    def _blamed(self) -> dict[Status, tuple[str, ...]]:
+        """Whom each error can be of. Words of gemm have no selector that could be illegal."""
+        structure = self.machine.structure
+        selecting = tuple(unit.name for unit in structure.units if unit.kind is not Kind.GEMM)
+        return {Status.ILLEGAL: (FETCH, *selecting), Status.ADDRESS: structure.names,
+                Status.BUS: tuple(structure.moved), Status.TOKENS_LEFT: (FETCH,),
+                Status.DEADLOCK: structure.reporters}
 
     def _ends(self, name: str) -> Iterator[tuple[tuple[str, int], str]]:
         """The ends of immediates of one's own of an instruction, and their bins."""
@@ -110,18 +119,21 @@ class Coverage:
     @property
     def _meets_itself(self) -> bool:
         """True if an operation of vector can read what an earlier iteration wrote."""
-        return any(form.unit == "vector" and form.target == "acc" and "acc" in form.scopes.values()
+        acc = self.machine.structure.roles.acc
+        return any(form.kind is Kind.VECTOR and form.target == acc and acc in form.scopes.values()
                    for form in forms(self.machine))
 
     def _stalls(self) -> Iterator[tuple[str, str]]:
         """A DMA unit that waits for a token of its own waits for its memory."""
-        for unit in UNITS:
-            dma = unit in DMA_BUFFERS
+        units = self.machine.structure.names
+        for unit in units:
+            kind = self.machine.structure.unit(unit).kind
+            dma = kind.moves
             causes = ["command", "signal", "memory" if dma else "bank"]
-            causes += [other for other in UNITS if not (dma and other == unit)]
-            meets = {"vector": self._meets_itself,
-                     "gemm": plan(self.machine, "gemm").hazard_cycles > 0}
-            causes += ["hazard"] if meets.get(unit) else []
+            causes += [other for other in units if not (dma and other == unit)]
+            meets = (self._meets_itself if kind is Kind.VECTOR else
+                     not dma and plan(self.machine, unit).hazard_cycles > 0)
+            causes += ["hazard"] if meets else []
             yield from (("stall", f"{unit} for {cause}") for cause in causes)
 
     # ---- which bins an instruction fills -----------------------------------------------------
@@ -133,7 +145,7 @@ class Coverage:
                 yield "loop", f"{instruction.name} loop {level}"
         for source in instruction.waits:
             yield "token", f"{source} to {instruction.unit}"
-        if instruction.unit in DMA_BUFFERS:
+        if instruction.unit in self.machine.structure.moved:
             yield from self._of_dma(instruction, touched)
         else:
             yield from self._of_compute(instruction, touched)
@@ -143,7 +155,7 @@ class Coverage:
         fields, unit = instruction.fields, instruction.unit
         segment = isa.BASES[fields["base"]]
         yield "segment", f"{unit} {segment}"
-        if unit == "load":
+        if self.machine.structure.kind(unit) is Kind.LOAD:
             for loop, (low, high) in enumerate(valid_box(fields["loops"])):
                 if 0 < low < fields["loops"][loop]["extent"]:
                     yield "pad", f"before in loop {loop}"
@@ -179,19 +191,17 @@ class Coverage:
         if intrinsic.reads_destination:
             yield from (("bypass", f"{unit} at distance {d}")
                         for d in _distances(dst.walk.addresses().reshape(-1)))
-        in_acc = [touch for touch in touched if touch.memory == "acc"]
-        if len(in_acc) > 1 and dst.memory == "acc" and not accumulates(self.machine, instruction):
+        acc = self.machine.structure.roles.acc
+        in_acc = [touch for touch in touched if touch.memory == acc]
+        if len(in_acc) > 1 and dst.memory == acc and not accumulates(self.machine, instruction):
             if any(_meets(dst, touch) for touch in in_acc if not touch.write):
-                yield "alias", "vector reads what it wrote"
+                yield "alias", f"{unit} reads what it wrote"
         banks = {bound // self.machine.config.bank_depth
                  for touch in in_acc for bound in touch.walk.bounds}
         if banks:
             yield "bank", f"{unit} in " + ("both" if len(banks) > 1 else f"bank {min(banks)}")
 
 
-_BLAMED = {Status.ILLEGAL: ("fetch", "load", "vector", "store"), Status.ADDRESS: UNITS,
-           Status.BUS: tuple(DMA_BUFFERS), Status.TOKENS_LEFT: ("fetch",),
-           Status.DEADLOCK: REPORTERS}
 _ALIGNMENTS = ("from an odd place in memory", "from an odd place in the buffer",
                "of an odd number of bytes", "lower in the buffer", "higher in the buffer",
                "aligned alike", "across 64 bytes")

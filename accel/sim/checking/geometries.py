@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
+from math import prod
 from random import Random
 from typing import Any
 
-from accel.machine.config import BUFFERS, PARAM_BYTES, TABLE_BYTES, AccelConfig
+from accel.machine.config import PARAM_BYTES, AccelConfig
 from accel.machine.dram import Dram
 from accel.machine.limits import limits_of
 from accel.machine.machine import Machine
-from accel.machine.status import REPORTERS
+from accel.machine.structure import SHIPPED_STRUCTURE
 from accel.machine.timing import TIMING, CoreTiming, TimingError
 
 from accel.sim.rtl import verilated
@@ -35,12 +36,13 @@ def random_config(seed: int) -> AccelConfig:
         if batch * block_in * block_out <= MOST_MACS:
             break
     bus_bytes = random.choice([4, 8, 8, 16, 32, 64])
-    entries = {"inp": batch * block_in, "wgt": block_out * block_in, "res": batch * block_out,
-               "par": block_out * PARAM_BYTES, "acc": batch * block_out * 4,
-               "out": batch * block_out, "tab": TABLE_BYTES}
-    sizes: dict[str, Any] = {
-        f"{name}_bytes": max(entries[name] << random.choice(DEPTHS), 2 * bus_bytes)
-        for name in BUFFERS}
+    extents = {"batch": batch, "block_in": block_in, "block_out": block_out}
+    sizes: dict[str, Any] = {}
+    for buffer in SHIPPED_STRUCTURE.buffers:
+        entry = prod(extent if isinstance(extent, int) else extents[extent]
+                     for extent in buffer.shape)
+        entry *= {"param": PARAM_BYTES, "accumulator": 4}.get(buffer.element, 1)
+        sizes[buffer.size] = max(entry << random.choice(DEPTHS), 2 * bus_bytes)
     config = AccelConfig(f"random-{seed}", batch, block_in, block_out, **sizes,
                          bus_bytes=bus_bytes, queue_depth=random.choice([1, 2, 4, 8, 16, 64]),
                          vector_beats=min(random.choice([1, 1, 2, 4, 64]), batch * block_out),
@@ -64,7 +66,7 @@ def random_timing(seed: int) -> CoreTiming:
                     else [*range(limits.least, min(shipped + 4, limits.most or 0) + 1)])
         try:
             timing = CoreTiming(**chosen)
-            timing.require_reporters(len(REPORTERS))
+            timing.require_reporters(len(SHIPPED_STRUCTURE.reporters))
             return timing
         except TimingError:             # a relation between two of them
             continue

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from accel.machine import isa
-from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Run
+from accel.machine.structure import IMMEDIATE, Kind
 
 from accel.sim.programs.case import Case
 
@@ -86,7 +86,7 @@ def _place(case: Case, short: _Cut, left: np.ndarray, right: np.ndarray) -> str:
 
 def cut(machine: Machine, case: Case, length: int) -> _Cut:
     """The first `length` instructions, and what shows out and acc behind the io segment."""
-    stream = _matched(case.program.instructions(machine)[:length])
+    stream = _matched(machine, case.program.instructions(machine)[:length])
     own = -(-case.program.io_bytes // 64) * 64
     shown, places = _show(machine, stream, own)
     program = case.program
@@ -103,16 +103,17 @@ def cut(machine: Machine, case: Case, length: int) -> _Cut:
     return _Cut(replace(case, program=longer, memory=memory), gap + places)
 
 
-def _matched(stream: list[Instruction]) -> list[Instruction]:
+def _matched(machine: Machine, stream: list[Instruction]) -> list[Instruction]:
     """The stream without the signals that have no wait left."""
+    units = machine.structure.names
     waits = {(a, b): sum(a in instruction.waits for instruction in stream if instruction.unit == b)
-             for a in UNITS for b in UNITS}
+             for a in units for b in units}
     result = []
     for instruction in stream:
         kept = [unit for unit in instruction.signals if waits[instruction.unit, unit]]
         for unit in kept:
             waits[instruction.unit, unit] -= 1
-        result.append(_with(instruction, signals=isa.unit_mask(kept)))
+        result.append(_with(instruction, signals=isa.unit_mask(kept, units)))
     return result
 
 
@@ -120,37 +121,39 @@ def _show(machine: Machine, stream: list[Instruction],
           offset: int) -> tuple[list[Instruction], list[str]]:
     """Append stores of out and, where there is `shr`, of each byte of acc; what each byte that they
     store is."""
-    out, acc = machine.config.buffers["out"], machine.config.buffers["acc"]
+    roles = machine.structure.roles
+    out, acc = (machine.config.buffers[name] for name in (roles.out, roles.acc))
     store = _store_out(machine, offset)
-    steps = [(store, [f"byte {k} of out" for k in range(out.size_bytes)])]
+    steps = [(store, [f"byte {k} of {out.name}" for k in range(out.size_bytes)])]
     part = min(out.depth, acc.depth)
     for first in range(0, acc.depth, part) if "shr" in machine.opcodes else ():
         for byte in range(4):
-            steps.append((_byte_to_out(first, part, byte), []))
-            names = [f"byte {byte} of lane {k % machine.config.lanes} of acc entry "
+            steps.append((_byte_to_out(machine, first, part, byte), []))
+            names = [f"byte {byte} of lane {k % machine.config.lanes} of {acc.name} entry "
                      f"{first + k // machine.config.lanes}" for k in range(out.size_bytes)]
             steps.append((_store_out(machine, offset + sum(len(s[1]) for s in steps)), names))
     result = list(stream)
     for instruction, _ in steps:
-        sources = [u for u in ("gemm", "vector", "store") if u != instruction.unit]
-        result = _after(result, instruction, sources)
+        sources = [unit.name for unit in machine.structure.units
+                   if unit.kind is not Kind.LOAD and unit.name != instruction.unit]
+        result = _after(machine, result, instruction, sources)
     return result, [name for _, names in steps for name in names]
 
 
-def _after(stream: list[Instruction], instruction: Instruction,
+def _after(machine: Machine, stream: list[Instruction], instruction: Instruction,
            units: Sequence[str]) -> list[Instruction]:
     """Append, with a token from the last instruction of each of `units`.
 
     A signal that is there already has its wait before: that orders it too.
     """
-    waits = []
+    waits, names = [], machine.structure.names
     for unit in units:
         last = max((k for k, earlier in enumerate(stream) if earlier.unit == unit), default=None)
         if last is not None and instruction.unit not in stream[last].signals:
             targets = (*stream[last].signals, instruction.unit)
-            stream[last] = _with(stream[last], signals=isa.unit_mask(targets))
+            stream[last] = _with(stream[last], signals=isa.unit_mask(targets, names))
             waits.append(unit)
-    return [*stream, _with(instruction, waits=isa.unit_mask(waits))]
+    return [*stream, _with(instruction, waits=isa.unit_mask(waits, names))]
 
 
 def _with(instruction: Instruction, **fields: int) -> Instruction:
@@ -158,15 +161,20 @@ def _with(instruction: Instruction, **fields: int) -> Instruction:
 
 
 def _store_out(machine: Machine, offset: int) -> Instruction:
-    size = machine.config.buffers["out"].size_bytes
+    roles = machine.structure.roles
+    size = machine.config.buffers[roles.out].size_bytes
     run = min(size, 1 << 12)
-    return Instruction(machine.of_unit("store")[0].name, "store", {
-        "buffer": isa.BUFFERS.index("out"), "base": isa.BASES.index("io"), "dram": offset,
+    return Instruction(machine.of_unit(Kind.STORE)[0].name, roles.store, {
+        "buffer": machine.structure.buffer_names.index(roles.out),
+        "base": isa.BASES.index("io"), "dram": offset,
         "run": run, "loops": [{"extent": size // run, "dram": run, "buffer": run}]})
 
 
-def _byte_to_out(first: int, count: int, byte: int) -> Instruction:
-    return Instruction("shr", "vector", {
-        "banks": 3, "a_source": isa.SOURCES_A.index("acc"), "b_source": isa.SOURCES_B.index("imm"),
-        "destination": isa.DESTINATIONS.index("out"), "imm": 8 * byte,
+def _byte_to_out(machine: Machine, first: int, count: int, byte: int) -> Instruction:
+    roles = machine.structure.roles
+    codes = isa.selectors(machine.structure.unit(roles.vector))
+    return Instruction("shr", roles.vector, {
+        "banks": 3, "a_source": codes["a_source"].index(roles.acc),
+        "b_source": codes["b_source"].index(IMMEDIATE),
+        "destination": codes["destination"].index(roles.out), "imm": 8 * byte,
         "base": {"a": first}, "loops": [{"extent": count, "a": 1, "dst": 1}]})

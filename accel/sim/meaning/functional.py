@@ -19,10 +19,10 @@ import numpy as np
 
 from accel.datapath.plan import open_instructions
 from accel.machine import isa
-from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import Run, Status
+from accel.machine.structure import FETCH
 from accel.machine.words import decode_words
 from accel.proof.access import Fault, Touch, require_ranges, touches
 
@@ -74,8 +74,9 @@ class _Execution:
         self.bases = program.bases
         self.stream = decode_words(machine, program.words, program.origins)
         self.buffers = Buffers(machine.config)
-        self.counters = {(a, b): 0 for a in UNITS for b in UNITS}
-        self.units = {unit: _Unit() for unit in UNITS}
+        names = machine.structure.names
+        self.counters = {(a, b): 0 for a in names for b in names}
+        self.units = {unit: _Unit() for unit in names}
         self.errors: list[_Error] = []
         self.bus_errors: set[int] = set()       # of open instructions
 
@@ -93,7 +94,7 @@ class _Execution:
         """Executes in stream order; returns the position of the first counter that it cannot pass.
         """
         for index, instruction in enumerate(self.stream):
-            if instruction.unit == "fetch":
+            if instruction.unit == FETCH:
                 self._finish(index)
             if instruction.unit == "illegal" or not self._start(index):
                 return index
@@ -112,13 +113,13 @@ class _Execution:
             for unit in self.units:
                 moved |= self._advance(unit)
         if position < len(self.stream) and self.stream[position].unit == "illegal":
-            self.errors.append((position, Status.ILLEGAL, "fetch"))
+            self.errors.append((position, Status.ILLEGAL, FETCH))
         self._deadlock()
 
     def _fetch(self, position: int) -> bool:
         """Hands the instruction to its queue and returns True; an illegal one stays."""
         instruction = self.stream[position]
-        if instruction.unit == "fetch" and all(state.idle for state in self.units.values()):
+        if instruction.unit == FETCH and all(state.idle for state in self.units.values()):
             self._finish(position)
         if instruction.unit not in self.units:
             return False
@@ -202,12 +203,12 @@ class _Execution:
 
     def _finish(self, index: int) -> NoReturn:
         left = any(self.counters.values())
-        raise _Stop(Status.TOKENS_LEFT if left else Status.DONE, "fetch", index)
+        raise _Stop(Status.TOKENS_LEFT if left else Status.DONE, FETCH, index)
 
     def _deadlock(self) -> NoReturn:
         waiting = {unit: state.open[0] if state.open else state.queue[0]
                    for unit, state in self.units.items() if not state.idle}
         if not waiting:
-            raise _Stop(Status.DEADLOCK, "fetch", len(self.stream))
+            raise _Stop(Status.DEADLOCK, FETCH, len(self.stream))
         unit = min(waiting, key=waiting.__getitem__)
         raise _Stop(Status.DEADLOCK, unit, waiting[unit], waiting)

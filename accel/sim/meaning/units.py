@@ -12,8 +12,10 @@ from math import prod
 import numpy as np
 
 from accel.machine.config import AccelConfig
+from accel.machine.intrinsics import TABLE
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
+from accel.machine.structure import IMMEDIATE, Kind
 from accel.proof.access import Touch, Walk, compute_loops, operand_scope, valid_box
 from compiler.ir.arithmetic import FOLDS, apply_cast, cut
 from compiler.te import (Binary, Cast, Read, Reduce, Var, bits, is_float, is_integer,
@@ -42,17 +44,19 @@ class Buffers:
                         for name, (shape, dtype) in self.config.tiles.items()}
 
     def records(self, dtype: str) -> np.ndarray:
-        """The entries of par as records of one's own, or of the shipped instructions."""
-        return self.raw["par"].view(numpy_dtype(dtype)).reshape(self.entries["par"].shape)
+        """The entries of records as those of one's own, or of the shipped instructions."""
+        name = self.config.structure.roles.par
+        return self.raw[name].view(numpy_dtype(dtype)).reshape(self.entries[name].shape)
 
 
 def perform(machine: Machine, buffers: Buffers, memory: np.ndarray, bases: dict[str, int],
             instruction: Instruction, touched: Sequence[Touch]) -> None:
     """Execute one instruction whose operands `touched` (see `touches`) are in range."""
-    if instruction.unit == "load":
+    kind = machine.structure.unit(instruction.unit).kind
+    if kind is Kind.LOAD:
         _load(buffers, memory, bases, instruction, touched)
-    elif instruction.unit == "store":
-        _move(buffers.raw["out"], touched[0].walk, memory, _based(touched[1], bases),
+    elif kind is Kind.STORE:
+        _move(buffers.raw[touched[0].memory], touched[0].walk, memory, _based(touched[1], bases),
               touched[0].width)
     else:
         _Compute(machine, buffers, instruction, touched).run()
@@ -173,7 +177,7 @@ class _Compute:
 
     def __init__(self, machine: Machine, buffers: Buffers, instruction: Instruction,
                  touched: Sequence[Touch]):
-        self.buffers = buffers
+        self.machine, self.buffers = machine, buffers
         self.instruction = instruction
         self.intrinsic: Intrinsic = machine.intrinsic(instruction.name)
         self.touches = {touch.operand: touch for touch in touched}
@@ -233,9 +237,9 @@ class _Compute:
         return evaluate(self.intrinsic.value, self.intrinsic.axes, tiles, scalars, count)
 
     def _tile(self, operand, addresses: dict[str, np.ndarray]) -> np.ndarray:
-        scope = operand_scope(self.instruction, self.intrinsic, operand.name)
+        scope = operand_scope(self.machine, self.instruction, self.intrinsic, operand.name)
         dtype = operand.dtype
-        if scope == "imm":
+        if scope == IMMEDIATE:
             imm = np.full((1, *operand.shape), self.instruction.fields.get("imm", 0))
             return apply_cast(imm, dtype)
         entries = self.buffers.entries[scope]
@@ -247,7 +251,7 @@ class _Compute:
             rows = rows.reshape(len(rows), *(1,) * missing, *rows.shape[1:])
             return np.broadcast_to(rows, (len(rows), *operand.shape))
         places = addresses[operand.name]
-        if scope == "tab" and (places == places[0]).all():
+        if operand.name == TABLE.name and (places == places[0]).all():
             places = places[:1]                         # one table for all, as it mostly is
         rows = np.take(entries, places, axis=0)
         if rows.shape[1:] != operand.shape:             # the first elements of an entry

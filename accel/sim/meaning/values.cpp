@@ -25,7 +25,7 @@ enum Base { DST, A, B, C, BASES };
 enum Code { CONST, SCALAR, READ, LOOKUP, CAST, BOOL, ADD, SUB, MUL, LOW, HIGH, AND, OR, XOR, SHL, SHR,
             ROUND, LT, LE, GT, GE, EQ, NE, SELECT, ABS, SUM_LANES, MAX_LANES, MIN_LANES };
 
-constexpr int UNITS = 4, SELECTORS = 16, MAX_LOOPS = word::gemm::loops;
+constexpr int UNITS = 8, SELECTORS = 16, MAX_LOOPS = word::gemm::loops;
 constexpr int64_t CHUNK = 256;          // lanes at once: what they take stays in the cache
 
 }  // namespace

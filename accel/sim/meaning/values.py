@@ -22,15 +22,16 @@ from amaranth import Shape
 from amaranth.lib import data
 
 from accel.machine import isa
-from accel.machine.config import BUFFERS, UNITS
 from accel.machine.immediates import fields_in
 from accel.machine.intrinsics import operand_field
 from accel.machine.layouts import layouts_header, weight_codes
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import Run, Status
-from accel.proof.access import DMA_BUFFERS, Fault, Touch, require_ranges, touches
+from accel.machine.structure import FETCH, MOST
+from accel.proof.access import Fault, Touch, require_ranges, touches
 from compiler.native import library_of
+from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import bits, is_signed, numpy_dtype, record_places
 from compiler.tensorize import UPDATES, Intrinsic
 
@@ -44,6 +45,7 @@ _SOURCE = Path(__file__).with_suffix(".cpp")
 _DONE, _, _ODD = range(3)
 _PRODUCT, _BODY, _FOREIGN, _REFUSED = range(4)
 _BASES = ("dst", "a", "b", "c")
+_UNITS = MOST                   # for which there is room
 _SELECTORS = [{"a_source": code & 1, "b_source": code >> 1 & 3, "destination": code >> 3}
               for code in range(16)]
 
@@ -81,10 +83,10 @@ class _Buffer(ctypes.Structure):
 
 
 class _Machine(ctypes.Structure):
-    _fields_ = [*((name, ctypes.c_int32) for name in ("batch", "block_in", "block_out", "acc",
-                                                      "store", "wgt", "weight_codes",
+    _fields_ = [*((name, ctypes.c_int32) for name in ("batch", "block_in", "block_out", "banked",
+                                                      "storing", "packed", "weight_codes",
                                                       "pads_high", "tokens")),
-                ("unit", ctypes.c_int32 * 256), ("dma", ctypes.c_int32 * len(UNITS)),
+                ("unit", ctypes.c_int32 * 256), ("dma", ctypes.c_int32 * _UNITS),
                 ("kernel", ctypes.POINTER(_Kernel) * (256 * len(_SELECTORS))),
                 ("buffer", _Buffer * 8)]
 
@@ -93,7 +95,7 @@ class _Program(ctypes.Structure):
     _fields_ = [("words", ctypes.c_void_p), ("count", ctypes.c_int64),
                 ("memory", ctypes.c_void_p), ("size", ctypes.c_int64),
                 ("base", ctypes.c_int64 * len(isa.BASES)), ("position", ctypes.c_int64),
-                ("counters", ctypes.c_int32 * len(UNITS) ** 2)]
+                ("counters", ctypes.c_int32 * _UNITS ** 2)]
 
 
 @cache
@@ -108,17 +110,18 @@ def _library() -> ctypes.CDLL:
 @cache
 def _tables(machine: Machine) -> _Machine:
     """All fields of `_Machine` except where the buffers are."""
-    config = machine.config
-    tables = _Machine(config.batch, config.block_in, config.block_out, BUFFERS.index("acc"),
-                      UNITS.index("store"), BUFFERS.index("wgt"), weight_codes(config),
+    config, structure = machine.config, machine.structure
+    roles, units, codes = structure.roles, structure.names, structure.buffer_names.index
+    tables = _Machine(config.batch, config.block_in, config.block_out, codes(roles.acc),
+                      units.index(roles.store), codes(roles.wgt), weight_codes(config),
                       machine.pads_high, config.timing.tokens)
-    units = (*UNITS, "fetch")
+    numbers = dict(zip(units, range(_UNITS))) | {FETCH: _UNITS}
     for opcode in range(256):
-        tables.unit[opcode] = units.index(machine.units[opcode]) if opcode in machine.units else -1
-    for unit, buffers in DMA_BUFFERS.items():
-        tables.dma[UNITS.index(unit)] = sum(1 << BUFFERS.index(buffer) for buffer in buffers)
+        tables.unit[opcode] = numbers[machine.units[opcode]] if opcode in machine.units else -1
+    for unit, buffers in structure.moved.items():
+        tables.dma[numbers[unit]] = sum(1 << codes(buffer) for buffer in buffers)
     for name, opcode in machine.opcodes.items():
-        if machine.units[opcode] not in (*DMA_BUFFERS, "fetch"):
+        if machine.units[opcode] not in (*structure.moved, FETCH):
             for code, selectors in enumerate(_SELECTORS):
                 kernel = _kernel(machine, Instruction(name, machine.units[opcode], selectors))
                 tables.kernel[opcode * len(_SELECTORS) + code] = ctypes.pointer(kernel)
@@ -132,20 +135,20 @@ def _kernel(machine: Machine, instruction: Instruction) -> _Kernel:
     except Fault:
         return _Kernel(form=_REFUSED)
     if factors := block_product(intrinsic):
-        return _described(intrinsic, touched, _PRODUCT, [_operand(intrinsic, touched[name])
-                                                         for name in factors])
+        return _described(machine, intrinsic, touched, _PRODUCT, [
+            _operand(machine, intrinsic, touched[name]) for name in factors])
     try:
         steps, operands = _body(machine, intrinsic, touched)
     except Foreign:
         return _Kernel(form=_FOREIGN)
-    return _described(intrinsic, touched, _BODY, operands, steps)
+    return _described(machine, intrinsic, touched, _BODY, operands, steps)
 
 
-def _described(intrinsic: Intrinsic, touched: Mapping[str, Touch], form: int,
+def _described(machine: Machine, intrinsic: Intrinsic, touched: Mapping[str, Touch], form: int,
                operands: list[_Operand], steps: Sequence[BodyStep] = ()) -> _Kernel:
     code = [_Step(CODES.index(step.code), bits(step.dtype), is_signed(step.dtype),
                   *(*step.args, 0, 0, 0)[:3], step.value) for step in steps]
-    return _Kernel(form, BUFFERS.index(touched["dst"].memory), UPDATES.index(intrinsic.update),
+    return _Kernel(form, _code(machine, touched["dst"]), UPDATES.index(intrinsic.update),
                    intrinsic.loops, len(code), sum(step.uniform for step in steps), len(operands),
                    (_Step * len(code))(*code), (_Operand * len(operands))(*operands))
 
@@ -165,12 +168,12 @@ def _body(machine: Machine, intrinsic: Intrinsic,
         touch = touched[source.operand]
         shape, dtype = tiles[touch.memory]
         if not source.lanes:
-            operands.append(_operand(intrinsic, touch))
+            operands.append(_operand(machine, intrinsic, touch))
             continue
         # One record serves the whole batch: outer dimensions that an entry lacks do not count.
         lanes = np.ravel_multi_index(source.lanes[len(source.lanes) - len(shape):], shape)
         offsets = lanes * numpy_dtype(dtype).itemsize + members[source.operand][1]
-        operands.append(_operand(intrinsic, touch, offsets.tolist()))
+        operands.append(_operand(machine, intrinsic, touch, offsets.tolist()))
     return steps, operands
 
 
@@ -188,8 +191,13 @@ def _member(dtype: str, stored: str) -> tuple[str, int]:
     return record_places(record)[field] if field else (dtype, 0)
 
 
-def _operand(intrinsic: Intrinsic, touch: Touch, lanes: Sequence[int] = ()) -> _Operand:
-    return _Operand(BUFFERS.index(touch.memory),
+def _code(machine: Machine, touch: Touch) -> int:
+    return machine.structure.buffer_names.index(touch.memory)
+
+
+def _operand(machine: Machine, intrinsic: Intrinsic, touch: Touch,
+             lanes: Sequence[int] = ()) -> _Operand:
+    return _Operand(_code(machine, touch),
                     _BASES.index(operand_field(intrinsic, touch.operand)),
                     (ctypes.c_int32 * len(lanes))(*lanes))
 
@@ -205,7 +213,7 @@ class _Execution:
             slot.data, slot.size = raw.ctypes.data, raw.size
             slot.entry = machine.config.buffers[name].entry_bytes
             dtype = machine.config.elements[name]
-            slot.bits = 0 if name == "par" else bits(dtype) * (-1 if is_signed(dtype) else 1)
+            slot.bits = 0 if dtype == PARAM else bits(dtype) * (-1 if is_signed(dtype) else 1)
         self.words = np.ascontiguousarray(program.words)
         self.state = _Program(self.words.ctypes.data, program.count, memory.ctypes.data,
                               memory.size, tuple(program.bases[name] for name in isa.BASES))
@@ -217,7 +225,7 @@ class _Execution:
             outcome = execute(ctypes.byref(self.tables), ctypes.byref(self.state))
             position = self.state.position
             if outcome == _DONE:
-                return Run(Status.DONE, "fetch", position, self.memory)
+                return Run(Status.DONE, FETCH, position, self.memory)
             if outcome == _ODD or not self._perform(position):
                 return None
             self.state.position = position + 1

@@ -10,9 +10,9 @@ import numpy as np
 
 from accel.datapath.plan import plan
 from accel.machine import isa
-from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, TensorSlot, finish
+from accel.machine.structure import Kind
 from accel.proof.legal import with_tokens
 
 from .case import Case
@@ -23,8 +23,8 @@ TOGETHER = 16           # forms that one program holds
 
 LATENCY = 40            # cycles from one short instruction to the next, at most
 
-LOOPS = {unit: layout["loops"].shape.length for unit, layout in isa.FORMATS.items()
-         if unit in UNITS}
+LOOPS = {kind: layout["loops"].shape.length for kind, layout in isa.LAYOUTS.items()}
+"""Loops in the words of a unit of each kind."""
 
 LONG = 1 << 16
 """Cycles of a long wait, about."""
@@ -58,19 +58,20 @@ def directed(machine: Machine) -> list[Case]:
     every = forms(machine)
     all_forms = [with_forms(machine, first, every[first:first + TOGETHER])
                  for first in range(0, len(every), TOGETHER)]
-    if "acc" in reads(machine, _idle(machine)):         # all of vector depends on gemm
+    roles, units = machine.structure.roles, machine.structure.names
+    if roles.acc in reads(machine, _idle(machine)):     # all of vector depends on gemm
         return all_forms
     return [*(_full_counter(machine, source, target)
-              for source, target in zip(UNITS, (*UNITS[1:], UNITS[0]))),
-            *(_long_wait(machine, unit) for unit in UNITS), *_banks(machine), *_hazard(machine),
+              for source, target in zip(units, (*units[1:], units[0]))),
+            *(_long_wait(machine, unit) for unit in units), *_banks(machine), *_hazard(machine),
             _slow_memory(machine), _extents(machine), _strides(machine), *all_forms]
 
 
 def _full_counter(machine: Machine, source: str, target: str) -> Case:
     """The target is busy for long while the source gives it a token too many: the last has to wait,
     and instructions gather behind it until there is no room."""
-    give = {"signals": isa.unit_mask([target])}
-    take = {"waits": isa.unit_mask([source])}
+    give = {"signals": _mask(machine, target)}
+    take = {"waits": _mask(machine, source)}
     short, taking = nothing(machine, source, 1), changed(nothing(machine, target, 1), take)
     full = machine.config.timing.tokens
     busy = (full + 1) * (LATENCY + 1)
@@ -79,23 +80,35 @@ def _full_counter(machine: Machine, source: str, target: str) -> Case:
     return _case(machine, f"full counter, {source} to {target}", body)
 
 
+def _mask(machine: Machine, *units: str) -> int:
+    return isa.unit_mask(units, machine.structure.names)
+
+
+def _loops(machine: Machine, unit: str) -> int:
+    """Loops in the words of a unit."""
+    return LOOPS[machine.structure.unit(unit).kind]
+
+
 def _crowd(machine: Machine) -> int:
     """More instructions than any unit has between start and retirement; load and store have few."""
-    return 2 + max(plan(machine, unit).retire_depth for unit in ("gemm", "vector"))
+    return 2 + max(plan(machine, unit.name).retire_depth
+                   for unit in machine.structure.units if not unit.kind.moves)
 
 
 def _long_wait(machine: Machine, source: str) -> Case:
     """One unit is busy for long, twice in its first loop and once, shorter, in its last; the others
     wait for its tokens, and then for commands."""
-    others = [unit for unit in UNITS if unit != source]
-    give, take = ({name: isa.unit_mask(units)}
+    others, roles = [unit for unit in machine.structure.names if unit != source], (
+        machine.structure.roles)
+    give, take = ({name: _mask(machine, *units)}
                   for name, units in (("signals", others), ("waits", [source])))
     long, odd = (nothing(machine, source, cycles) for cycles in (LONG, ODD))
     taking = [changed(nothing(machine, unit, 1), take) for unit in others]
     short = nothing(machine, source, SHORT)
-    body = [nothing(machine, "gemm", 1), nothing(machine, "store", 1), changed(long, give),
+    body = [nothing(machine, roles.gemm, 1), nothing(machine, roles.store, 1),
+            changed(long, give),
             *taking, changed(odd, give), *taking,
-            changed(short, {"loops": _last(short.fields["loops"], LOOPS[source])})]
+            changed(short, {"loops": _last(short.fields["loops"], _loops(machine, source))})]
     return _case(machine, f"long wait for {source}", body)
 
 
@@ -107,65 +120,79 @@ def _last(loops: list[dict[str, int]], count: int) -> list[dict[str, int]]:
 
 def _banks(machine: Machine) -> list[Case]:
     """Either unit waits for the other; none where what vector does in out it cannot do in acc."""
-    to_acc = replace(_idle(machine), target="acc")
-    pairs = [("gemm", "vector"), ("vector", "gemm")] if to_acc in forms(machine) else []
+    roles = machine.structure.roles
+    to_acc = replace(_idle(machine), target=roles.acc)
+    pairs = ([(roles.gemm, roles.vector), (roles.vector, roles.gemm)]
+             if to_acc in forms(machine) else [])
     return [_bank(machine, *pair) for pair in pairs]
 
 
 def _bank(machine: Machine, holder: str, other: str) -> Case:
     """A unit holds a bank of acc for long in which the other one writes another entry."""
-    acc = {"gemm": {}, "vector": {"banks": 1, "destination": isa.DESTINATIONS.index("acc")}}
+    roles = machine.structure.roles
+    to_acc = machine.structure.unit(roles.vector).writes.index(roles.acc)
+    acc = {roles.gemm: {}, roles.vector: {"banks": 1, "destination": to_acc}}
     return _case(machine, f"{other} waits for a bank", [
-        nothing(machine, "gemm", 1), changed(nothing(machine, holder, LONG), acc[holder]),
+        nothing(machine, roles.gemm, 1), changed(nothing(machine, holder, LONG), acc[holder]),
         changed(nothing(machine, other, 1), acc[other])])
 
 
 def _hazard(machine: Machine) -> list[Case]:
     """Every iteration of vector reads what the one before it wrote; none where no operation can."""
-    form = _plainest(machine, "acc", "acc")
+    roles = machine.structure.roles
+    form = _plainest(machine, roles.acc, roles.acc)
     if form is None:
         return []
-    long = changed(_written_down(form), {"base": {}, "loops": [{"extent": LONG // 8}]})
-    return [_case(machine, "hazards", [_also(nothing(machine, "gemm", 1), "signals", "vector"),
-                                       _also(long, "waits", "gemm")])]
+    long = changed(_written_down(machine, form), {"base": {}, "loops": [{"extent": LONG // 8}]})
+    return [_case(machine, "hazards", [
+        _also(nothing(machine, roles.gemm, 1), "signals", _mask(machine, roles.vector)),
+        _also(long, "waits", _mask(machine, roles.gemm))])]
 
 
 def _plainest(machine: Machine, source: str, target: str) -> Form | None:
     """An operation of vector from one buffer to another that reads as few others as can be, `copy`
     where it is among these."""
-    candidates = [form for form in forms(machine) if form.unit == "vector" and form.target == target
+    vector = machine.structure.roles.vector
+    candidates = [form for form in forms(machine) if form.unit == vector and form.target == target
                   and form.reset is None and source in form.scopes.values()]
     return min(candidates, default=None, key=lambda form: (
         len(reads(machine, form)), [*form.scopes.values()].count(source), form.name != "copy"))
 
 
-def _idle(machine: Machine) -> Form:
-    """The form of vector that reads least, into out and not from acc if it can; `copy` where it is
-    among these."""
-    return min((form for form in forms(machine) if form.unit == "vector"),
-               key=lambda form: (form.target != "out", "acc" in reads(machine, form),
+def _idle(machine: Machine, unit: str = "") -> Form:
+    """The form of a unit of vector that reads least, into out and not from acc if it can; `copy`
+    where it is among these."""
+    roles = machine.structure.roles
+    return min((form for form in forms(machine) if form.unit == (unit or roles.vector)),
+               key=lambda form: (form.target == roles.acc, roles.acc in reads(machine, form),
                                  len(reads(machine, form)), form.name != "copy"))
 
 
-def _written_down(form: Form) -> Instruction:
+def _written_down(machine: Machine, form: Form) -> Instruction:
     """An instruction of vector."""
-    scopes = form.scopes
-    return Instruction(form.name, "vector", {
-        "banks": 3 if "acc" in (*scopes.values(), form.target) else 0,
+    scopes, acc = form.scopes, machine.structure.roles.acc
+    codes = isa.selectors(machine.structure.unit(form.unit))
+    return Instruction(form.name, form.unit, {
+        "banks": 3 if acc in (*scopes.values(), form.target) else 0,
         "reset": int(bool(form.reset)),
-        "a_source": isa.SOURCES_A.index(scopes.get("a", "acc")),
-        "b_source": isa.SOURCES_B.index(scopes.get("b", "acc")),
-        "destination": isa.DESTINATIONS.index(form.target)})
+        "a_source": codes["a_source"].index(scopes.get("a", acc)),
+        "b_source": codes["b_source"].index(scopes.get("b", acc)),
+        "destination": codes["destination"].index(form.target)})
+
+
+def _code(machine: Machine, buffer: str) -> int:
+    return machine.structure.buffer_names.index(buffer)
 
 
 def _slow_memory(machine: Machine) -> Case:
     """Beats are rare: load and store wait for them."""
-    run, times = min(16, machine.config.buffers["inp"].size_bytes), 256
+    roles = machine.structure.roles
+    run, times = min(16, machine.config.buffers[roles.inp].size_bytes), 256
     loops = [{"extent": times}]
-    body = [changed(nothing(machine, "load", 1), {
-        "buffer": isa.BUFFERS.index("inp"), "address": 0, "base": isa.BASES.index("weights"),
+    body = [changed(nothing(machine, roles.load, 1), {
+        "buffer": _code(machine, roles.inp), "address": 0, "base": isa.BASES.index("weights"),
         "run": run, "loops": loops}),
-            changed(nothing(machine, "store", 1), {"run": 1, "loops": loops, "dram": 32})]
+            changed(nothing(machine, roles.store, 1), {"run": 1, "loops": loops, "dram": 32})]
     case = _case(machine, "slow memory", body)
     rate = run * times / LONG
     return Case(case.name, case.program, case.memory, {"latency": 2, "bytes_per_cycle": rate})
@@ -176,34 +203,37 @@ def _extents(machine: Machine) -> Case:
     some iterations are padding. The units do so at the same time."""
     body = []
     for level in range(max(LOOPS.values())):
-        for unit, count in LOOPS.items():
-            if 0 < level < count:
+        for unit in machine.structure.names:
+            if 0 < level < _loops(machine, unit):
                 body += [_twice(machine, unit, level, extent) for extent in EXTENTS]
     body += [_padded(machine, level, *pads)
-             for level in range(LOOPS["load"]) for pads in (PADS, PADS[::-1])]
+             for level in range(LOOPS[Kind.LOAD]) for pads in (PADS, PADS[::-1])]
     return _case(machine, "long extents", body)
 
 
 def _twice(machine: Machine, unit: str, level: int, extent: int) -> Instruction:
-    loops = [{"extent": 1} for _ in range(LOOPS[unit])]
+    loops = [{"extent": 1} for _ in range(_loops(machine, unit))]
+    is_load = machine.structure.kind(unit) is Kind.LOAD
     inner = 1 + (extent - 1) // _interval(machine, unit)
     loops[level - 1], loops[level] = {"extent": 2}, {"extent": inner}
-    if unit == "load":                  # nothing but padding
+    if is_load:                         # nothing but padding
         loops[level - 1] |= {"before": 2}
-    return changed(nothing(machine, unit, 1), {"loops": loops, "run": 1} if unit == "load"
+    return changed(nothing(machine, unit, 1), {"loops": loops, "run": 1} if is_load
                    else {"loops": loops})
 
 
 def _interval(machine: Machine, unit: str) -> int:
     """Cycles from an iteration of gemm or vector to the next one into the same entry."""
-    return {"gemm": plan(machine, "gemm").hazard_cycles + 1,
-            "vector": machine.config.vector_beats}.get(unit, 1)
+    match machine.structure.kind(unit):
+        case Kind.GEMM: return plan(machine, unit).hazard_cycles + 1
+        case Kind.VECTOR: return machine.config.vector_beats
+    return 1
 
 
 def _padded(machine: Machine, level: int, before: int, after: int) -> Instruction:
-    loops = [{"extent": 1} for _ in range(LOOPS["load"])]
+    loops = [{"extent": 1} for _ in range(LOOPS[Kind.LOAD])]
     loops[level] = {"extent": before + after + 2, "before": before, "after": after}
-    return changed(nothing(machine, "load", 1), {
+    return changed(nothing(machine, machine.structure.roles.load, 1), {
         "base": isa.BASES.index("weights"), "run": 1, "loops": loops})
 
 
@@ -226,27 +256,29 @@ def _scattered(machine: Machine, turn: int) -> list[Instruction]:
     def dma(unit: str, buffer: str, first: int) -> Instruction:
         entry = machine.config.buffers[buffer].entry_bytes
         inside = [entry * step for step in steps[buffer]]
-        loops, base = _walk(unit, turn, {"buffer": inside, "dram": STRIDES})
+        loops, base = _walk(_loops(machine, unit), turn, {"buffer": inside, "dram": STRIDES})
         return Instruction(machine.of_unit(unit)[0].name, unit, {
-            "buffer": isa.BUFFERS.index(buffer), "base": isa.BASES.index("io"), "run": entry,
+            "buffer": _code(machine, buffer), "base": isa.BASES.index("io"), "run": entry,
             "dram": first + base["dram"], "address": base["buffer"], "loops": loops})
 
-    steps = {buffer: _steps(machine, buffer) for buffer in isa.BUFFERS}
-    source = ("res", "acc")[turn % 2]
-    form = _plainest(machine, source, "out")
+    roles = machine.structure.roles
+    steps = {buffer: _steps(machine, buffer) for buffer in machine.structure.buffer_names}
+    source = (roles.res, roles.acc)[turn % 2]
+    form = _plainest(machine, source, roles.out)
     if form is None or reads(machine, form) != {source}:
         return []
-    loops, base = _walk("vector", turn, {"b": steps[source], "dst": steps["out"]})
+    loops, base = _walk(LOOPS[Kind.VECTOR], turn, {"b": steps[source], "dst": steps[roles.out]})
     if "a" in form.scopes:
         for fields in (base, *loops):
             fields["a"] = fields.get("b", 0)
-    after = [changed(_written_down(form), {"base": base, "loops": loops}),
-             dma("store", "out", FAR)]
-    if source == "res":
-        return [dma("load", "res", 0), *after]
-    loops, base = _walk("gemm", turn, {"a": steps["inp"], "b": steps["wgt"], "dst": steps["acc"]})
-    product = changed(nothing(machine, "gemm", 1), {"banks": 3, "base": base, "loops": loops})
-    return [dma("load", "inp", 0), dma("load", "wgt", 0), product, *after]
+    after = [changed(_written_down(machine, form), {"base": base, "loops": loops}),
+             dma(roles.store, roles.out, FAR)]
+    if source == roles.res:
+        return [dma(roles.load, roles.res, 0), *after]
+    loops, base = _walk(LOOPS[Kind.GEMM], turn, {
+        "a": steps[roles.inp], "b": steps[roles.wgt], "dst": steps[roles.acc]})
+    product = changed(nothing(machine, roles.gemm, 1), {"banks": 3, "base": base, "loops": loops})
+    return [dma(roles.load, roles.inp, 0), dma(roles.load, roles.wgt, 0), product, *after]
 
 
 def _steps(machine: Machine, buffer: str) -> list[int]:
@@ -257,11 +289,11 @@ def _steps(machine: Machine, buffer: str) -> list[int]:
     return [apart * times if apart * abs(times) < depth else 0 for times in (1, -2, 4, -8)]
 
 
-def _walk(unit: str, turn: int,
+def _walk(count: int, turn: int,
           steps: Mapping[str, Sequence[int]]) -> tuple[list[dict[str, int]], dict[str, int]]:
-    """Four loops of two iterations, from level `turn` on, with these strides in some order, and
-    the first address for each operand."""
-    loops, base = [{"extent": 1} for _ in range(LOOPS[unit])], {}
+    """Four of so many loops, of two iterations, from level `turn` on, with these strides in some
+    order, and the first address for each operand."""
+    loops, base = [{"extent": 1} for _ in range(count)], {}
     for number, (key, strides) in enumerate(steps.items()):
         sign = -1 if (turn >> 1) + number & 1 else 1
         signed = [sign * strides[(turn + number + k) % 4] for k in range(4)]
@@ -280,19 +312,24 @@ def _case(machine: Machine, name: str, body: Sequence[Instruction]) -> Case:
 
 def _prepared(machine: Machine, body: list[Instruction]) -> list[Instruction]:
     """With what writes the entries that gemm, vector and store read, and tokens for these."""
-    if (store := _first(body, "store")) is not None:
-        body[store] = _also(body[store], "waits", "vector")
-        body = [_also(changed(nothing(machine, "vector", 1), {"base": {}}), "signals", "store"),
-                *body]
-    used = {scope for instruction in body if instruction.unit == "vector"
-            for scope in reads(machine, form_of(machine, instruction))} & {"res", "par", "tab"}
-    before: list[Instruction] = []
-    for unit, buffers in (("gemm", ["inp", "wgt"]), ("vector", sorted(used))):
-        first = _first(body, unit)
+    structure, roles = machine.structure, machine.structure.roles
+    for unit in structure.of_kind(Kind.STORE):
+        if (store := _first(body, unit.name)) is not None:
+            writer = next(one.name for one in structure.units if {*unit.reads} & {*one.writes})
+            body[store] = _also(body[store], "waits", _mask(machine, writer))
+            body = [_also(changed(nothing(machine, writer, 1), {"base": {}}), "signals",
+                          _mask(machine, unit.name)), *body]
+    loaded, before = structure.unit(roles.load).writes, []
+    for unit in structure.units:
+        first = _first(body, unit.name)
+        used = {scope for instruction in body if instruction.unit == unit.name
+                for scope in reads(machine, form_of(machine, instruction))} if (
+                    not unit.kind.moves) else set()
+        buffers = [buffer for buffer in loaded if buffer in used]
         if first is not None and buffers:
             *some, last = (_filled(machine, buffer) for buffer in buffers)
-            before += [*some, _also(last, "signals", unit)]
-            body[first] = _also(body[first], "waits", "load")
+            before += [*some, _also(last, "signals", _mask(machine, unit.name))]
+            body[first] = _also(body[first], "waits", _mask(machine, roles.load))
     return before + body
 
 
@@ -300,35 +337,39 @@ def _first(body: Sequence[Instruction], unit: str) -> int | None:
     return next((k for k, instruction in enumerate(body) if instruction.unit == unit), None)
 
 
-def _also(instruction: Instruction, field: str, unit: str) -> Instruction:
-    """Adds one more unit that the instruction waits for or signals."""
-    mask = instruction.fields.get(field, 0) | isa.unit_mask([unit])
-    return changed(instruction, {field: mask})
+def _also(instruction: Instruction, field: str, units: int) -> Instruction:
+    """Adds more units that the instruction waits for or signals."""
+    return changed(instruction, {field: instruction.fields.get(field, 0) | units})
 
 
 def _filled(machine: Machine, buffer: str) -> Instruction:
     """A load of an entry of nothing but padding."""
-    return changed(nothing(machine, "load", 1), {
-        "buffer": isa.BUFFERS.index(buffer), "address": 0,
+    return changed(nothing(machine, machine.structure.roles.load, 1), {
+        "buffer": _code(machine, buffer), "address": 0,
         "run": machine.config.buffers[buffer].entry_bytes})
 
 
 def changed(instruction: Instruction, fields: Mapping[str, Any]) -> Instruction:
-    return Instruction(instruction.name, instruction.unit, {**instruction.fields, **fields})
+    return replace(instruction, fields={**instruction.fields, **fields})
 
 
 def nothing(machine: Machine, unit: str, cycles: int) -> Instruction:
     """An instruction of about `cycles` cycles that depends on nothing."""
     cycles = max(1, cycles // _interval(machine, unit))
     loops, name = [{"extent": min(cycles, LONG)}], machine.of_unit(unit)[0].name
-    if unit == "load":          # nothing but padding, where nothing is read
-        loops.append({"extent": 1, "before": 1})
-        last = machine.config.buffers["res"].size_bytes - 1
-        return Instruction(name, unit, {"buffer": isa.BUFFERS.index("res"), "base": 3, "run": 1,
-                                        "address": last, "loops": loops})
-    if unit == "store":
-        return Instruction(name, unit, {"buffer": isa.BUFFERS.index("out"), "base": 3,
-                                        "loops": loops})
-    if unit == "vector":
-        return changed(_written_down(_idle(machine)), {"loops": loops, "base": {"dst": 1}})
+    structure = machine.structure
+    match structure.kind(unit):
+        case Kind.LOAD:         # nothing but padding, where nothing is read
+            loops.append({"extent": 1, "before": 1})
+            res = structure.roles.res
+            return Instruction(name, unit, {
+                "buffer": _code(machine, res), "base": 3, "run": 1,
+                "address": machine.config.buffers[res].size_bytes - 1, "loops": loops})
+        case Kind.STORE:
+            (source, *_) = structure.unit(unit).reads
+            return Instruction(name, unit, {"buffer": _code(machine, source), "base": 3,
+                                            "loops": loops})
+        case Kind.VECTOR:
+            return changed(_written_down(machine, _idle(machine, unit)),
+                           {"loops": loops, "base": {"dst": 1}})
     return Instruction(name, unit, {"banks": 1, "reset": 1, "loops": loops})

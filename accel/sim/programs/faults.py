@@ -1,16 +1,16 @@
 """Random programs with a planted fault, or two, to hold simulators against each other in errors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
 
 from accel.machine import isa
-from accel.machine.config import UNITS
 from accel.machine.intrinsics import operand_field
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import Status
+from accel.machine.structure import Kind, Structure
 from accel.proof.access import Fault, touches
 from accel.sim.meaning import functional
 
@@ -31,9 +31,10 @@ def plant(machine: Machine, seed: int) -> Case:
     """
     random = Random(f"{machine.hash} fault {seed}")
     turn, kind = divmod(seed, len(FAULTS))
-    chosen = [(FAULTS[kind], UNITS[(turn + kind) % len(UNITS)])]
+    units = machine.structure.names
+    chosen = [(FAULTS[kind], units[(turn + kind) % len(units)])]
     if turn % 2:
-        chosen.append((random.choice(FAULTS), random.choice(UNITS)))
+        chosen.append((random.choice(FAULTS), random.choice(units)))
     case = generate(machine, SHAPE_SEED + seed)
     while True:
         harms = [_harm(machine, case, change, unit, random) for change, unit in chosen]
@@ -98,7 +99,7 @@ class _Coded(Instruction):
 
 def _selector(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
     """A buffer or an operand's place that the instruction does not take."""
-    unit = "vector" if unit == "gemm" else unit
+    unit = _instead(machine.structure, unit, {Kind.GEMM: Kind.VECTOR})
     options = [(index, name, value) for index in _of(stream, unit)
                for name, values in _SELECTORS.items() if name in stream[index].fields
                for value in range(values) if _illegal(machine, stream[index], name, value)]
@@ -112,6 +113,13 @@ def _selector(machine: Machine, unit: str, stream: Stream, random: Random) -> st
 _SELECTORS = {"buffer": 8, "bits": 4, "a_source": 2, "b_source": 4, "destination": 2}
 
 
+def _instead(structure: Structure, unit: str, kinds: Mapping[Kind, Kind]) -> str:
+    """The unit, or for one of a kind that `kinds` maps the first of another kind."""
+    kind = structure.unit(unit).kind
+    other = kinds.get(kind, kind)
+    return unit if other is kind else structure.of_kind(other)[0].name
+
+
 def _illegal(machine: Machine, instruction: Instruction, name: str, value: int) -> bool:
     try:
         touches(machine, replace(instruction, fields={**instruction.fields, name: value}))
@@ -121,7 +129,8 @@ def _illegal(machine: Machine, instruction: Instruction, name: str, value: int) 
 
 
 def _bank(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
-    places = _of(stream, "gemm" if unit in ("load", "gemm") else "vector")
+    places = _of(stream, _instead(machine.structure, unit, {
+        Kind.LOAD: Kind.GEMM, Kind.STORE: Kind.VECTOR}))
     if not places:
         return ""
     index, banks = random.choice(places), random.randrange(4)
@@ -138,7 +147,7 @@ def _address(machine: Machine, unit: str, stream: Stream, random: Random) -> str
         return ""
     index, touch = random.choice(places)
     instruction, geometry = stream[index], machine.config.buffers[touch.memory]
-    dma = unit in ("load", "store")
+    dma = machine.structure.unit(unit).kind.moves
     size = (geometry.size_bytes - touch.width) // touch.scale + 1 if dma else geometry.depth
     near = size - touch.walk.bounds[1] + random.randrange(4)
     far = random.randrange(size, 1 << (24 if dma else 16))
@@ -158,7 +167,8 @@ def _address(machine: Machine, unit: str, stream: Stream, random: Random) -> str
 
 def _memory(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
     """A run outside the memory."""
-    places = _of(stream, "load" if unit in ("load", "gemm") else "store")
+    places = _of(stream, _instead(machine.structure, unit, {
+        Kind.GEMM: Kind.LOAD, Kind.VECTOR: Kind.STORE}))
     if not places:
         return ""
     index = random.choice(places)
@@ -174,20 +184,21 @@ def _token(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
     if not places:
         return ""
     index = random.choice(places)
-    name, other = random.choice(["waits", "signals"]), random.choice(UNITS)
-    mask = stream[index].fields.get(name, 0) ^ isa.unit_mask([other])
+    name, other = random.choice(["waits", "signals"]), random.choice(machine.structure.names)
+    mask = stream[index].fields.get(name, 0) ^ isa.unit_mask([other], machine.structure.names)
     _change(stream, index, **{name: mask})
     return f"{name} {mask:04b} at {index}"
 
 
 def _wait(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
     """A wait for a token that no unit gives."""
-    options = [(index, other) for index in _of(stream, unit) for other in UNITS
+    options = [(index, other) for index in _of(stream, unit) for other in machine.structure.names
                if other not in stream[index].waits]
     if not options:
         return ""
     index, other = random.choice(options)
-    _change(stream, index, waits=stream[index].fields.get("waits", 0) | isa.unit_mask([other]))
+    mask = isa.unit_mask([other], machine.structure.names)
+    _change(stream, index, waits=stream[index].fields.get("waits", 0) | mask)
     return f"wait for {other} at {index}"
 
 

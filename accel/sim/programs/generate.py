@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, TensorSlot, finish
+from accel.machine.structure import IMMEDIATE, Kind
 from compiler.lazy import cached_property
 from compiler.te import bits, numpy_dtype
 
@@ -43,7 +43,7 @@ def with_forms(machine: Machine, seed: int, wanted: Sequence[Form]) -> Case:
 
 class _Generator:
     def __init__(self, machine: Machine, seed: int):
-        self.machine = machine
+        self.machine, self.roles = machine, machine.structure.roles
         self.seed = seed
         self.random = Random(f"{machine.hash} {seed}")
         self.stream: list[Touching] = []
@@ -52,10 +52,10 @@ class _Generator:
         self.instructions = Instructions(machine, self.random, self.places)
 
     def case(self, wanted: Sequence[Form] = ()) -> Case:
-        for buffer in dict.fromkeys(form.target for form in self.forms if form.unit == "load"):
+        for buffer in dict.fromkeys(form.target for form in self.forms if form.kind is Kind.LOAD):
             self._try(lambda buffer=buffer: self.instructions.load_entries(buffer), must=True)
-        first = next((form for form in self.forms if form.unit == "gemm" and form.reset), None)
-        first = first or next(form for form in self.forms if form.unit == "gemm")
+        first = next((form for form in self.forms if form.kind is Kind.GEMM and form.reset), None)
+        first = first or next(form for form in self.forms if form.kind is Kind.GEMM)
         self._try(lambda: self.instructions.gemm(first), must=True)
         if wanted:
             self._fill_out()
@@ -64,14 +64,17 @@ class _Generator:
         else:
             self._at_random()
         self._show()
-        order(self.stream, self.random)
+        order(self.stream, self.random, self.machine.structure.names)
         return self._assembled(f"forms {wanted[0]} ..." if wanted else f"seed {self.seed}")
 
     def _at_random(self) -> None:
         random, forms = self.random, self.forms
-        units = {unit: [form for form in forms if form.unit == unit] for unit in UNITS}
+        structure = self.machine.structure
+        units = {unit: [form for form in forms if form.unit == unit] for unit in structure.names}
+        turns = [unit.name for kind in (Kind.LOAD, Kind.GEMM, Kind.STORE, Kind.VECTOR, Kind.VECTOR)
+                 for unit in structure.of_kind(kind)]
         kinds = [lambda unit=unit: self.instructions.of(_any_name(random, units[unit]))
-                 for unit in ("load", "gemm", "store", "vector", "vector")]
+                 for unit in turns]
         chosen: list[Callable[[], Touching]] = [
             random.choice(kinds) for _ in range(random.randrange(3, 29))]
         for turn in range(self.seed * ASSIGNED, (self.seed + 1) * ASSIGNED):
@@ -82,11 +85,14 @@ class _Generator:
             self._try(kind)
 
     def _fill_out(self) -> None:
-        """Writes something to out, for a store."""
-        to_out = [form for form in self._into_out if all(
-            scope == "imm" or self.places.written[scope] for _, scope in form.sources)]
-        if to_out:
-            self._try(lambda: self.instructions.vector(to_out[0]), must=True)
+        """Writes something to each buffer of results, for a store."""
+        for buffer in self.machine.structure.moved[self.roles.store]:
+            into = [form for form in self.forms if form.target == buffer
+                    and form.kind is Kind.VECTOR and all(
+                        scope == IMMEDIATE or self.places.written[scope]
+                        for _, scope in form.sources)]
+            if into:
+                self._try(lambda form=into[0]: self.instructions.vector(form), must=True)
 
     def _assembled(self, name: str) -> Case:
         random = self.random
@@ -162,19 +168,23 @@ class _Generator:
         It shows part of long stretches, and two of an accumulator's bytes: other programs show
         other parts.
         """
-        for start, count in self.places.stretches("out", 3):
-            self._append(self.instructions.shown(count, start))
-        for start, count in self.places.stretches("acc", 3):
+        roles = self.roles
+        for name in (one for unit in self.machine.structure.of_kind(Kind.STORE)
+                     for one in unit.reads):
+            for start, count in self.places.stretches(name, 3):
+                self._append(self.instructions.shown(count, start, name))
+        for start, count in self.places.stretches(roles.acc, 3):
             self._show_acc(start, count)
         self._show_factors()
-        for scope in ("res", "par", "tab"):
+        for scope in (roles.res, roles.par, roles.tab):
             for start, count in self.places.stretches(scope, 1):
                 self._show_result(scope, start, count)
 
     def _show_factors(self) -> None:
         """Products of a stretch of inp or wgt with an entry of the other."""
-        for buffer, other in (("inp", "wgt"), ("wgt", "inp")):
-            form = next((form for form in self.forms if form.unit == "gemm"
+        inp, wgt = self.roles.inp, self.roles.wgt
+        for buffer, other in ((inp, wgt), (wgt, inp)):
+            form = next((form for form in self.forms if form.kind is Kind.GEMM
                          and form.reset is not False and buffer in form.scopes.values()), None)
             stretches = self.places.stretches(other, 1)
             if form is None or not stretches:
@@ -189,7 +199,7 @@ class _Generator:
 
     def _show_acc(self, start: int, count: int) -> None:
         for byte in (0, self.random.randrange(1, bits(self.machine.config.accumulator) // 8)):
-            self._show_result("acc", start, count, 8 * byte)
+            self._show_result(self.roles.acc, start, count, 8 * byte)
 
     def _show_result(self, scope: str, start: int, count: int, imm: int = 0) -> None:
         """Copies what is in `scope` from `start` on into out by an operation, then stores it. Other
@@ -203,26 +213,29 @@ class _Generator:
             for key, place in operands(form).items():
                 here = place == scope and key != "c"
                 loop |= {key: int(here)} if key != "c" else {}
-                base[key] = (start if here else 0 if place == "imm"
+                base[key] = (start if here else 0 if place == IMMEDIATE
                              else self.instructions.source(place, [0]))
         except NoPlace:
             return
         placed = self.instructions.vector_at(form, [loop], base)
-        if "imm" in form.scopes.values():
+        if IMMEDIATE in form.scopes.values():
             placed.fields["imm"] = imm
         self._append(placed)
-        entry = self.machine.config.buffers["out"].entry_bytes
-        self._append(self.instructions.shown(count * entry, 0))
+        entry = self.machine.config.buffers[self.roles.out].entry_bytes
+        self._append(self.instructions.shown(count * entry, 0, form.target))
 
     @cached_property
     def _showing(self) -> list[Form]:
         """Operations into out, first those that reveal most of what they read."""
-        telling = ("shr acc,imm to out", "copy res to out", "requantize acc to out")
+        acc, res, out = self.roles.acc, self.roles.res, self.roles.out
+        telling = (f"shr {acc},{IMMEDIATE} to {out}", f"copy {res} to {out}",
+                   f"requantize {acc} to {out}")
         return sorted(self._into_out, key=lambda form: str(form) not in telling)
 
     @cached_property
     def _into_out(self) -> list[Form]:
-        return [form for form in self.forms if form.unit == "vector" and form.target == "out"]
+        return [form for form in self.forms
+                if form.kind is Kind.VECTOR and form.target == self.roles.out]
 
 
 def _any_name(random: Random, forms: Sequence[Form]) -> Form:

@@ -7,6 +7,7 @@ from accel.machine.config import PARAM_BYTES, WEIGHT_BITS
 from accel.machine.immediates import fields_in
 from accel.machine.declare import address_field, immediate_fields
 from accel.machine.machine import Machine
+from accel.machine.structure import IMMEDIATE, Kind
 
 from . import shapes
 from .forms import Form, reads
@@ -18,18 +19,18 @@ class Instructions:
     """Makes the random instructions of one program, at its places."""
 
     def __init__(self, machine: Machine, random: Random, places: Places):
-        self.machine = machine
+        self.machine, self.roles = machine, machine.structure.roles
         self.config = machine.config
         self.random = random
         self.places = places
 
     def of(self, form: Form, level: int | None = None) -> Touching:
         """An instruction of a form; `level` is that of a loop that vector must have."""
-        match form.unit:
-            case "load": return self.load(form.target, False, form.name, form.padded, form.bits)
-            case "store": return self.store(form.name)
-            case "gemm": return self.gemm(form)
-            case _: return self.vector(form, level)
+        match form.kind:
+            case Kind.LOAD: return self.load(form.target, False, form.name, form.padded, form.bits)
+            case Kind.STORE: return self.store(form)
+            case Kind.GEMM: return self.gemm(form)
+            case Kind.VECTOR: return self.vector(form, level)
 
     def load_entries(self, buffer: str) -> Touching:
         """A load that fills a whole entry, and mostly several."""
@@ -42,8 +43,8 @@ class Instructions:
              padded: bool | None = None, bits: int = 8) -> Touching:
         """`padded`: whether some iterations are padding; None: now and then."""
         random = self.random
-        name = name or self.machine.of_unit("load")[0].name
-        if buffer == "par":
+        name = name or self.machine.of_unit(Kind.LOAD)[0].name
+        if buffer == self.roles.par:
             return self._load_records(name)
         entry, size = (self.config.buffers[buffer].entry_bytes,
                        self.config.buffers[buffer].size_bytes)
@@ -58,7 +59,7 @@ class Instructions:
                     loop["after"] = random.randrange(0, 3)
             if padded and not any(loop.get("before") or loop.get("after") for loop in loops):
                 raise NoPlace
-        return self._dma(name, "load", buffer, run, loops, bits=bits)
+        return self._dma(name, buffer, run, loops, bits=bits)
 
     def _load_records(self, name: str) -> Touching:
         """Whole records on whole records: their fields have ranges."""
@@ -75,26 +76,28 @@ class Instructions:
                  else random.choice([block, 2 * block, block + 1, 3]))
         reach = (loops[level]["extent"] - 1) * loops[level]["dram"] // PARAM_BYTES
         first = random.randrange(self.places.record_count - count - reach + 1)
-        return self._dma(name, "load", "par", PARAM_BYTES * count, loops,
+        return self._dma(name, self.roles.par, PARAM_BYTES * count, loops,
                          dram=self.places.records + PARAM_BYTES * first,
                          step=PARAM_BYTES * random.choice([1, block, block]))
 
-    def store(self, name: str) -> Touching:
-        return self._dma(name, "store", "out", self.random.randrange(1, RUN),
+    def store(self, form: Form) -> Touching:
+        return self._dma(form.name, form.target, self.random.randrange(1, RUN),
                          self.places.loops(4, ("dram", "buffer"), 8, 12))
 
-    def _dma(self, name: str, unit: str, buffer: str, run: int, loops: list[dict[str, int]],
+    def _dma(self, name: str, buffer: str, run: int, loops: list[dict[str, int]],
              dram: int | None = None, step: int = 1, bits: int = 8) -> Touching:
         """Place both sides; `dram` says where in io, `step` is the alignment in the buffer, of
         which addresses count what a byte unpacks to."""
+        unit = self.machine.unit_of(name)
+        loads = self.machine.structure.kind(unit) is Kind.LOAD
         valid = {index for index in shapes.indices(loops)
-                 if unit == "store" or not shapes.padding(index, loops)}
+                 if not loads or not shapes.padding(index, loops)}
         outside = [shapes.offset(index, loops, "dram") for index in shapes.indices(loops)
                    if index in valid]
         inside = [shapes.offset(index, loops, "buffer") for index in shapes.indices(loops)]
         group = 8 // bits
         size = self.config.buffers[buffer].size_bytes // group
-        if unit == "load":
+        if loads:
             segment = self.places.segment() if dram is None else "io"
             if dram is None:
                 dram = self.places.readable(segment, shapes.widened(outside, run)) if outside else 0
@@ -106,22 +109,25 @@ class Instructions:
         remote = {segment: shapes.bits(dram + o for o in shapes.widened(outside, run))}
         local = {buffer: shapes.bits((address + o) * group + byte for byte in range(group)
                                      for o in shapes.widened(inside, run))}
-        fields = {"buffer": isa.BUFFERS.index(buffer), "base": isa.BASES.index(segment),
+        fields = {"buffer": self._code(buffer), "base": isa.BASES.index(segment),
                   "dram": dram % (1 << 32), "address": address, "run": run,
                   "pad_value": self.random.randrange(256), "loops": shapes.modular(loops, 1 << 24)}
         if bits < 8:
             fields["bits"] = WEIGHT_BITS.index(bits)
-        if unit == "load" and self.machine.pads_high:
+        if loads and self.machine.pads_high:
             fields["pad_high"] = self.random.randrange(256)
-        reads, writes = (remote, local) if unit == "load" else (local, remote)
+        reads, writes = (remote, local) if loads else (local, remote)
         return Touching(name, unit, fields, reads, writes)
 
-    def shown(self, run: int, address: int) -> Touching:
-        """One run of out to a place in io that nothing else touches."""
-        dram, name = self.places.fresh(run), self.machine.of_unit("store")[0].name
-        fields = {"buffer": isa.BUFFERS.index("out"), "base": isa.BASES.index("io"),
+    def _code(self, buffer: str) -> int:
+        return self.machine.structure.buffer_names.index(buffer)
+
+    def shown(self, run: int, address: int, buffer: str) -> Touching:
+        """One run of a buffer to a place in io that nothing else touches."""
+        dram, name = self.places.fresh(run), self.machine.of_unit(Kind.STORE)[0].name
+        fields = {"buffer": self._code(buffer), "base": isa.BASES.index("io"),
                   "dram": dram, "address": address, "run": run, "loops": []}
-        return Touching(name, "store", fields, {"out": (1 << run) - 1 << address},
+        return Touching(name, self.roles.store, fields, {buffer: (1 << run) - 1 << address},
                        {"io": (1 << run) - 1 << dram})
 
     def gemm(self, form: Form) -> Touching:
@@ -130,9 +136,10 @@ class Instructions:
         offsets = shapes.offsets(loops)
         base = {key: self.places.entry(scope, offsets[key])
                 for key, scope in operands(form).items()}
-        base["dst"] = (self.places.readable("acc", offsets["dst"])
-                       if "acc" in reads(self.machine, form)
-                       else self.places.anywhere(offsets["dst"], self.config.buffers["acc"].depth))
+        base["dst"] = (self.places.readable(self.roles.acc, offsets["dst"])
+                       if self.roles.acc in reads(self.machine, form)
+                       else self.places.anywhere(
+                           offsets["dst"], self.config.buffers[form.target].depth))
         return self.gemm_at(form, loops, base)
 
     def gemm_at(self, form: Form, loops: list[dict[str, int]], base: dict[str, int]) -> Touching:
@@ -140,11 +147,11 @@ class Instructions:
         written = shapes.bits(base["dst"] + o for o in offsets["dst"])
         read = {scope: self.places.touched(scope, base[key], offsets[key])
                 for key, scope in operands(form).items()}
-        if "acc" in reads(self.machine, form):
-            read["acc"] = written
+        if form.target in reads(self.machine, form):
+            read[form.target] = written
         fields = {"banks": self._banks(written), "reset": self._reset(form), "base": base,
                   "loops": shapes.modular(loops, 1 << 16), **self._own(form)}
-        return Touching(form.name, "gemm", fields, read, {"acc": written})
+        return Touching(form.name, form.unit, fields, read, {form.target: written})
 
     def _reset(self, form: Form) -> int:
         """The field `reset`: random for updates that do not accumulate, which ignore it."""
@@ -158,46 +165,48 @@ class Instructions:
         offsets = shapes.offsets(loops)
         base = {"dst": 0, "a": random.randrange(1 << 16), "b": random.randrange(1 << 16)}
         for key, scope in operands(form).items():
-            if scope != "imm":
+            if scope != IMMEDIATE:
                 base[key] = self.source(scope, offsets[key])
         base["dst"] = self._destination(form, offsets, base)
         return self.vector_at(form, loops, base)
 
     def vector_at(self, form: Form, loops: list[dict[str, int]],
                   base: dict[str, int]) -> Touching:
-        offsets, scopes = shapes.offsets(loops), form.scopes
+        offsets, scopes, acc = shapes.offsets(loops), form.scopes, self.roles.acc
+        codes = isa.selectors(self.machine.structure.unit(form.unit))
         read: dict[str, int] = {}
         for key, scope in operands(form).items():
-            if scope != "imm":
+            if scope != IMMEDIATE:
                 touched = self.places.touched(scope, base[key], offsets[key])
                 read[scope] = read.get(scope, 0) | touched
         written = self.places.touched(form.target, base["dst"], offsets["dst"])
         if form.reset is False:
-            read["acc"] = read.get("acc", 0) | written
-        in_acc = (written if form.target == "acc" else 0) | read.get("acc", 0)
+            read[acc] = read.get(acc, 0) | written
+        in_acc = (written if form.target == acc else 0) | read.get(acc, 0)
         fields = self._immediates(form) | {
             "banks": self._banks(in_acc), "reset": self._reset(form),
             "base": {key: place for key, place in base.items() if key != "c"},
             **({"c": base["c"]} if "c" in base else {}),
-            "a_source": isa.SOURCES_A.index(scopes.get("a", self.random.choice(isa.SOURCES_A))),
-            "b_source": isa.SOURCES_B.index(scopes.get("b", "par")),
-            "destination": isa.DESTINATIONS.index(form.target),
+            "a_source": codes["a_source"].index(
+                scopes.get("a", self.random.choice(codes["a_source"]))),
+            "b_source": codes["b_source"].index(scopes.get("b", self.roles.par)),
+            "destination": codes["destination"].index(form.target),
             "loops": shapes.modular(loops, 1 << 16)}
-        return Touching(form.name, "vector", fields, read, {form.target: written})
+        return Touching(form.name, form.unit, fields, read, {form.target: written})
 
     def source(self, scope: str, offsets: list[int]) -> int:
         """A base at which an operand in `scope` has been written."""
-        if scope == "acc":
-            return self.places.readable("acc", offsets)
+        if scope == self.roles.acc:
+            return self.places.readable(scope, offsets)
         return self.places.entry(scope, offsets)
 
     def _destination(self, form: Form, offsets, base) -> int:
         """A random destination; sometimes close to a source in acc, so that iterations meet."""
         if form.reset is False:
-            return self.places.readable("acc", offsets["dst"])
+            return self.places.readable(self.roles.acc, offsets["dst"])
         target, depth = form.target, self.config.buffers[form.target].depth
-        near = [base[key] for key, scope in form.sources if scope == "acc" and key in base]
-        if target == "acc" and near and self.random.random() < 0.6:
+        near = [base[key] for key, scope in form.sources if scope == self.roles.acc and key in base]
+        if target == self.roles.acc and near and self.random.random() < 0.6:
             place = self.random.choice(near) + self.random.randrange(-2, 5)
             if all(0 <= place + offset < depth for offset in offsets["dst"]):
                 return place
@@ -243,4 +252,4 @@ class Instructions:
 def operands(form: Form) -> dict[str, str]:
     """Field of the word to where its operand lives."""
     names = [name for name, _ in form.sources]
-    return {address_field(form.unit, names, name): scope for name, scope in form.sources}
+    return {address_field(form.kind, names, name): scope for name, scope in form.sources}

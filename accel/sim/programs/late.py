@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from accel.machine import isa
-from accel.machine.config import UNITS, WEIGHT_BITS
+from accel.machine.config import WEIGHT_BITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Run, Status
+from accel.machine.structure import FETCH, Kind
 
 from .case import Case
 from .directed import changed, nothing
@@ -21,36 +22,42 @@ def late(machine: Machine) -> list[Case]:
     """Programs that deadlock with every unit waiting, each in turn with the lowest instruction, and
     with every unit refused; in which a unit leaves its buffer; with an illegal word; in which a
     load unpacks to what lies outside its buffer, or unpacks what no load does."""
-    return [*(_waiting(machine, turn) for turn in range(len(UNITS))), _refused(machine),
-            *(_outside(machine, unit) for unit in UNITS),
+    return [*(_waiting(machine, turn) for turn in range(len(machine.structure.units))),
+            _refused(machine),
+            *(_outside(machine, unit) for unit in machine.structure.names),
             _illegal(machine), *_unpacking(machine)]
 
 
 def _waiting(machine: Machine, turn: int) -> Case:
     """Each unit waits for a token of the next one."""
-    order = UNITS[turn:] + UNITS[:turn]
-    waiting = [changed(nothing(machine, unit, 1), {"waits": isa.unit_mask([_next(unit)])})
+    units = machine.structure.names
+    order = units[turn:] + units[:turn]
+    waiting = [changed(nothing(machine, unit, 1), {"waits": _next(units, unit)})
                for unit in order]
     return _case(machine, Run(Status.DEADLOCK, order[0], LATE), LATE, waiting)
 
 
 def _refused(machine: Machine) -> Case:
     """Each unit gives the next one a token more than there can be."""
-    giving = [changed(nothing(machine, unit, 1), {"signals": isa.unit_mask([_next(unit)])})
-              for unit in UNITS]
-    given = machine.config.timing.tokens * len(UNITS)
-    return _case(machine, Run(Status.DEADLOCK, UNITS[0], given), given, giving, giving,
-                 f"signal of {UNITS[0]}")
+    units = machine.structure.names
+    giving = [changed(nothing(machine, unit, 1), {"signals": _next(units, unit)})
+              for unit in units]
+    given = machine.config.timing.tokens * len(units)
+    return _case(machine, Run(Status.DEADLOCK, units[0], given), given, giving, giving,
+                 f"signal of {units[0]}")
 
 
 def _outside(machine: Machine, unit: str) -> Case:
     """Its address is the first one after the buffer."""
+    structure, roles = machine.structure, machine.structure.roles
     buffers, instruction = machine.config.buffers, nothing(machine, unit, 1)
-    if unit in ("load", "store"):
-        wrong = {"address": buffers[isa.BUFFERS[instruction.fields["buffer"]]].size_bytes}
+    kind = structure.unit(unit).kind
+    if kind.moves:
+        name = structure.buffer_names[instruction.fields["buffer"]]
+        wrong = {"address": buffers[name].size_bytes}
     else:
-        wrong = {"base": {"a": buffers["inp"].depth} if unit == "gemm"
-                 else {"dst": buffers["out"].depth}}
+        wrong = {"base": {"a": buffers[roles.inp].depth} if kind is Kind.GEMM
+                 else {"dst": buffers[structure.unit(unit).writes[1]].depth}}
     return _case(machine, Run(Status.ADDRESS, unit, LATE + 1), LATE + 1,
                  [changed(instruction, wrong)])
 
@@ -58,21 +65,24 @@ def _outside(machine: Machine, unit: str) -> Case:
 def _unpacking(machine: Machine) -> list[Case]:
     """With each code of `bits` a load of the first byte after wgt, and one to res; none where loads
     do not unpack."""
-    allowed, load = machine.config.weight_bits, nothing(machine, "load", 1)
-    wgt = {"buffer": isa.BUFFERS.index("wgt")}
+    structure, roles = machine.structure, machine.structure.roles
+    allowed, load = machine.config.weight_bits, nothing(machine, roles.load, 1)
+    wgt = {"buffer": structure.buffer_names.index(roles.wgt)}
+    size = machine.config.buffers[roles.wgt].size_bytes
     cases = []
     for code in range(1, 4) if len(allowed) > 1 else ():
         bits = (*WEIGHT_BITS, None)[code]
-        outside = {"bits": code, "address": machine.config.wgt_bytes >> code}
+        outside = {"bits": code, "address": size >> code}
         ends = ((Status.ADDRESS if bits in allowed else Status.ILLEGAL, outside | wgt),
                 (Status.ILLEGAL, {"bits": code}))
-        cases += [_case(machine, Run(status, "load", LATE + 1), LATE + 1, [changed(load, fields)],
-                        name=f"{status.text} of load, bits {code}") for status, fields in ends]
+        cases += [_case(machine, Run(status, roles.load, LATE + 1), LATE + 1,
+                        [changed(load, fields)], name=f"{status.text} of {roles.load}, bits {code}")
+                  for status, fields in ends]
     return cases
 
 
 def _illegal(machine: Machine) -> Case:
-    return _case(machine, Run(Status.ILLEGAL, "fetch", LATE + 1), LATE + 1,
+    return _case(machine, Run(Status.ILLEGAL, FETCH, LATE + 1), LATE + 1,
                  [_Blank("illegal", "illegal", {})])
 
 
@@ -83,15 +93,16 @@ class _Blank(Instruction):
         return 0
 
 
-def _next(unit: str) -> str:
-    return UNITS[(UNITS.index(unit) + 1) % len(UNITS)]
+def _next(units: Sequence[str], unit: str) -> int:
+    """The mask of the unit after this one."""
+    return 1 << (units.index(unit) + 1) % len(units)
 
 
 def _case(machine: Machine, end: Run, start: int, last: Sequence[Instruction],
           before: Sequence[Instruction] = (), name: str = "") -> Case:
     """The instructions `last` at position `start`; before it, again and again, those of `before`,
     or a short one of store."""
-    before = before or [nothing(machine, "store", 1)]
+    before = before or [nothing(machine, machine.structure.roles.store, 1)]
     words = [AccelProgram.assemble(machine, some).words for some in (before, [*last, finish()])]
     stream = np.concatenate([np.resize(words[0], (start, isa.WORD_BYTES)), words[1]])
     program = AccelProgram(machine.hash, stream, np.zeros(64, np.uint8), io_bytes=64,

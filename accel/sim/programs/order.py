@@ -4,11 +4,12 @@ Every pair of instructions is compared, and the known order is a set of predeces
 insertion of tokens and the proof that compiled programs rely on share nothing with this.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from accel.machine.config import UNITS
+from accel.machine.structure import SHIPPED_STRUCTURE
 
 
 @dataclass
@@ -25,14 +26,16 @@ class Touching:
     signals: int = 0
 
 
-def order(stream: list[Touching], random: Random) -> None:
-    """Adds tokens for every conflict that is not ordered yet, and some more at random."""
-    _Order(stream, random).add_tokens()
+def order(stream: list[Touching], random: Random,
+          units: Sequence[str] = SHIPPED_STRUCTURE.names) -> None:
+    """Adds tokens for every conflict that is not ordered yet, and some more at random. `units` are
+    the machine's, in order."""
+    _Order(stream, random, units).add_tokens()
 
 
 class _Order:
-    def __init__(self, stream: list[Touching], random: Random):
-        self.stream = stream
+    def __init__(self, stream: list[Touching], random: Random, units: Sequence[str]):
+        self.stream, self.units = stream, units
         self.random = random
         self.signalled: dict[tuple[str, str], int] = {}     # source, target: the last that signals
 
@@ -60,12 +63,12 @@ class _Order:
         """
         pair = (self.stream[earlier].unit, self.stream[index].unit)
         assert self.signalled.get(pair, -1) < earlier
-        bit = 1 << UNITS.index(pair[0])
+        bit = 1 << self.units.index(pair[0])
         assert not self.stream[index].waits & bit
         sources = [k for k in range(earlier, index) if self.stream[k].unit == pair[0]]
         source = self.random.choice([sources[0], sources[0], *sources])
         self.stream[index].waits |= bit
-        self.stream[source].signals |= 1 << UNITS.index(pair[1])
+        self.stream[source].signals |= 1 << self.units.index(pair[1])
         self.signalled[pair] = source
         self._know(index, source)
 
@@ -73,7 +76,7 @@ class _Order:
         """Adds a token that nothing needs, where one is possible."""
         pair = (self.stream[earlier].unit, self.stream[index].unit)
         if (self.signalled.get(pair, -1) < earlier
-                and not self.stream[index].waits >> UNITS.index(pair[0]) & 1):
+                and not self.stream[index].waits >> self.units.index(pair[0]) & 1):
             self._token(earlier, index)
 
 

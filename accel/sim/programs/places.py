@@ -7,7 +7,6 @@ The address sets of compiled programs share nothing with these.
 import re
 from random import Random
 
-from accel.machine import isa
 from accel.machine.config import PARAM_BYTES, AccelConfig
 
 from . import shapes
@@ -43,7 +42,7 @@ class Places:
         self.records = max(600, 2 * self.wide) + random.randrange(8)   # any alignment
         self.inputs = self.records + PARAM_BYTES * self.record_count
         self.io_bytes = self.inputs + OUTPUT_BYTES
-        self.written = dict.fromkeys((*isa.BUFFERS, "io", *SEGMENTS), 0)
+        self.written = dict.fromkeys((*config.buffers, "io", *SEGMENTS), 0)
         self.written["io"] = (1 << self.inputs) - 1
         self.written["weights"] = (1 << SEGMENTS["weights"]) - 1
 
@@ -117,7 +116,8 @@ class Places:
 
     def touched(self, memory: str, base: int, offsets: list[int]) -> int:
         """The bytes of the entries at these offsets; in acc, the entries."""
-        size = 1 if memory == "acc" else self.config.buffers[memory].entry_bytes
+        size = 1 if memory == self.config.structure.roles.acc else (
+            self.config.buffers[memory].entry_bytes)
         entry = (1 << size) - 1
         total = 0
         for offset in set(offsets):
@@ -145,11 +145,12 @@ class Places:
     def stretches(self, buffer: str, most: int) -> list[tuple[int, int]]:
         """Start and length of parts that have been written: entries; of out, bytes."""
         written = self.written[buffer]
-        if buffer not in ("acc", "out"):
+        structure, roles = self.config.structure, self.config.structure.roles
+        if buffer in structure.moved[roles.load]:
             written = self.whole_entries(buffer, written)
         found = [(match.start(), len(match.group())) for match
                  in re.finditer("1+", format(written, "b")[::-1])]
-        limit = min(SHOWN, *(self.config.buffers[name].depth for name in ("out", "acc")))
+        limit = min(SHOWN, *(self.config.buffers[name].depth for name in (roles.out, roles.acc)))
         result = []
         for start, count in self.random.sample(found, min(most, len(found))):
             skip = self.random.randrange(max(0, count - limit) + 1)

@@ -26,7 +26,7 @@ import numpy as np
 from accel.machine.dram import Dram
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.machine.status import COUNTERS, Counters
+from accel.machine.status import Counters
 
 from .verilated import build, view
 
@@ -52,7 +52,7 @@ class Probe:
                  inputs: Mapping[str, np.ndarray] | None = None, dram: Dram | None = None,
                  **options):
         program.require(machine)
-        self.program = program
+        self.machine, self.program = machine, program
         self.memory = program.image(inputs) if memory is None else np.array(memory, np.uint8)
         self.cycle = 0
         self.core = view(machine)
@@ -74,10 +74,11 @@ class Probe:
     def counters(self) -> Counters:
         """The counters, up to `counter_cycles` before this cycle."""
         values = {}
-        for number, name in enumerate(COUNTERS):
+        structure = self.machine.structure
+        for number, name in enumerate(structure.counters):
             self.io.counter = number
             values[name] = int(self.io.counter_value)
-        return Counters.of(values)
+        return Counters.of(values, structure)
 
     @property
     def done(self) -> bool:

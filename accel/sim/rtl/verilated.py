@@ -8,7 +8,6 @@ versions of the tools.
 
 import ctypes
 import importlib.metadata
-import json
 import os
 import re
 import shutil
@@ -25,43 +24,33 @@ import numpy as np
 from amaranth.back import verilog
 
 from accel.hw.core import Core
-from accel.machine import isa
-from accel.machine.config import UNITS
 from accel.machine.dram import Dram
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.machine.status import COUNTERS, REPORTERS, Counters, Run, Status
-from compiler.errors import DEFECT, Error
+from accel.machine.status import Run
 from compiler.native import (BuildError, build_once, call, compile_objects, compile_shared,
                              compiler, digest, find, note, noted, processor)
 
-from accel.sim.dram import DramTiming, bases, patience, timing
+from .gateware import gateware_files, texts_of
+from .interface import (MAX_CYCLES, Port, RunConfig, SimulatorError, lists_header, ports_of,
+                        require_kept_rules, run_config, run_of, run_result)
 from .netlist import clocked, whole_words
 from .waves import Waves
 
 _HERE = Path(__file__).parent
 KIND = "verilated"              # of entries of the cache
-MAX_CYCLES = 1 << 40
-IDLE_CYCLES = 1 << 16           # without any event, transfer or work
 
 VERILATOR_FLAGS = ("--cc", "--prefix", "Vcore", "--top-module", "core", "-O3", "--x-assign", "fast",
                    "--x-initial", "fast", "--output-split", "0", "-Wno-fatal", "-Wno-lint",
                    "--no-timing")
 COMPILER_FLAGS = ("-DVL_USER_FINISH", "-DVL_TIME_CONTEXT", "-DVM_TRACE=1", "-w")
-_GATEWARE = ("accel/machine", "accel/datapath", "accel/hw", "compiler/ir", "compiler/ops",
-             "compiler/te", "compiler/tensorize")
 OPTIMIZATION = ("-O1", "-march=native")
 """Compiler flags for the code that runs in every cycle. It has no loops: -O2 makes it no faster and
 takes twice as long.
 """
 
-_ROOT = _HERE.parents[2]
 _SOURCES = ("harness.cpp", "../dram.h")
 _LIBRARY = ("verilated.cpp", "verilated_threads.cpp")
-_BROKEN = ("Requests of the core must be aligned, at most 64 bytes long and must not cross a "
-           "64-byte boundary")
-
-
 @dataclass(frozen=True, slots=True)
 class Tracing:
     """A kind of waveforms that a model can write, and the files of Verilator for it.
@@ -80,26 +69,6 @@ class Tracing:
 PORTS = Tracing(("--trace", "--trace-depth", "1"), ("-DVM_TRACE_VCD=1",),
                 ("verilated_vcd_c.cpp",), viewed=True)
 SIGNALS = Tracing(("--trace-fst",), ("-DVM_TRACE_FST=1",), ("verilated_fst_c.cpp",), _HERE / "fst")
-
-
-class SimulatorError(Error):
-    """The core broke a rule of its memory port, or an object belongs to another machine."""
-
-    exit_status = DEFECT
-
-
-@dataclass(frozen=True, slots=True)
-class Port:
-    """A port of the core; `member` is its name in the Verilated model."""
-
-    name: str
-    width: int
-    direction: str
-
-    @property
-    def member(self) -> str:
-        head, *rest = self.name.split("__")
-        return head + "".join(f"___05F{part}" for part in rest)
 
 
 def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None = None, *,
@@ -156,15 +125,14 @@ def emitted(machine: Machine) -> tuple[str, list[Port]]:
 
 def gateware_sources() -> list[Path]:
     """All files that a core is made from, besides its machine."""
-    return [*(path for folder in _GATEWARE for path in sorted((_ROOT / folder).rglob("*.py"))),
-            *(_HERE / name for name in (*_SOURCES, "netlist.py", Path(__file__).name))]
+    return [*gateware_files(), *(_HERE / name for name in (
+        *_SOURCES, "netlist.py", "interface.py", Path(__file__).name))]
 
 
 def _gateware(machine: Machine, optimization: tuple[str, ...], tracing: Tracing) -> str:
     """Hash of all that emitted Verilog, and so the object, is made from."""
     return digest([machine.text, *_environment(optimization, tracing),
-                   *(f"{path.relative_to(_ROOT)}\n{path.read_text()}"
-                     for path in gateware_sources())])
+                   texts_of(*gateware_sources())])
 
 
 def _environment(optimization: tuple[str, ...], tracing: Tracing) -> list[str]:
@@ -179,20 +147,6 @@ def _environment(optimization: tuple[str, ...], tracing: Tracing) -> list[str]:
 def _headers(folder: Path | None) -> list[str]:
     """The text of each header in a folder."""
     return [path.read_text() for path in sorted(folder.glob("*.h"))] if folder else []
-
-
-def ports_of(core: Core) -> list[Port]:
-    """All ports of the emitted module but clock and reset, from the component's metadata."""
-    members = json.loads(json.dumps(core.metadata.as_json()))["interface"]["members"]
-    return list(_flatten(members))
-
-
-def _flatten(members: Mapping[str, Any]):
-    for member in members.values():
-        if member["type"] == "port":
-            yield Port(member["name"], member["width"], member["dir"])
-        else:
-            yield from _flatten(member["members"])
 
 
 def build_object(machine: Machine, text: str, ports: list[Port],
@@ -304,16 +258,9 @@ def verilator_root() -> Path:
 
 def _ports_header(machine: Machine, ports: list[Port]) -> str:
     """The header that describes the core to `harness.cpp`."""
-    lines = ["#pragma once", *(f"#define PORT_{p.name} {p.member}" for p in ports)]
-    lists = {"REPORTERS": REPORTERS, "EXECUTION_UNITS": UNITS,
-             "BUSY": [COUNTERS.index(f"count_{unit}_busy") for unit in UNITS]}
-    lines += [f"#define LOCKSTEP_{name}(X) {' '.join(f'X({member})' for member in members)}"
-              for name, members in lists.items()]
-    numbers = {"UNITS": len(UNITS), "COUNTERS": len(COUNTERS), "WATCHDOG": int(Status.WATCHDOG),
-               "BUS_BYTES": machine.config.bus_bytes}
-    lines += [f"#define LOCKSTEP_{name} {value}" for name, value in numbers.items()]
-    lines += [f'#define LOCKSTEP_MACHINE_HASH "{machine.hash}"']
-    return "\n".join(lines) + "\n"
+    names = "".join(f"#define PORT_{p.name} {p.member}\n" for p in ports)
+    return (lists_header(machine) + names
+            + f'#define LOCKSTEP_MACHINE_HASH "{machine.hash}"\n')
 
 
 def _view_source(ports: list[Port]) -> str:
@@ -367,25 +314,12 @@ def pyverilator_view(path: Path) -> Any:
     return _pyverilator().PyVerilator(str(path))
 
 
-class _Config(ctypes.Structure):
-    _fields_ = [("memory_bytes", ctypes.c_uint64), ("max_cycles", ctypes.c_uint64),
-                ("idle_cycles", ctypes.c_uint64), ("dram", DramTiming),
-                ("base", ctypes.c_uint32 * len(isa.BASES)), ("count", ctypes.c_uint32)]
-
-
 class _Waves(ctypes.Structure):
     _fields_ = [("path", ctypes.c_char_p), ("begin", ctypes.c_uint32), ("end", ctypes.c_uint32)]
 
     @classmethod
     def of(cls, waves: Waves, program: AccelProgram) -> "_Waves":
         return cls(os.fsencode(waves.path), *(waves.instructions(program) or (0, 0)))
-
-
-class _Result(ctypes.Structure):
-    _fields_ = [("cycles", ctypes.c_uint64), ("status", ctypes.c_uint32),
-                ("unit", ctypes.c_uint32), ("index", ctypes.c_uint32),
-                ("protocol", ctypes.c_uint32), ("waiting", ctypes.c_uint64 * len(UNITS)),
-                ("counters", ctypes.c_uint64 * len(COUNTERS))]
 
 
 class VerilatedCore:
@@ -401,8 +335,8 @@ class VerilatedCore:
                                  f"{machine.hash[:12]}, not {built_for.decode()[:12]}")
         self._run = self.library.lockstep_run
         self._run.restype = None
-        self._run.argtypes = [ctypes.POINTER(_Config), *[ctypes.c_void_p] * 3,
-                              ctypes.POINTER(_Result), ctypes.POINTER(_Waves)]
+        self._run.argtypes = [ctypes.POINTER(RunConfig), *[ctypes.c_void_p] * 3,
+                              ctypes.c_void_p, ctypes.POINTER(_Waves)]
 
     def run(self, program: AccelProgram, memory: np.ndarray, max_cycles: int = MAX_CYCLES,
             dram: Dram | None = None, events: np.ndarray | None = None,
@@ -410,37 +344,19 @@ class VerilatedCore:
         """Runs one program from reset; writes to `memory`. `waves` are for a core that traces
         `SIGNALS`.
         """
-        config = self._config(program, memory, max_cycles, dram)
+        config = run_config(self.machine, program, memory.size, max_cycles, dram)
         times = np.full((2, program.count), -1, np.int64) if events is None else events
-        result = _Result()
+        result = run_result(self.machine)
         self._run(ctypes.byref(config), memory.ctypes.data, times[0].ctypes.data,
                   times[1].ctypes.data, ctypes.byref(result),
                   ctypes.byref(_Waves.of(waves, program)) if waves else None)
-        if result.protocol:
-            raise SimulatorError(_BROKEN)
-        return self._record(result, memory, times)
+        return run_of(self.machine, result, memory, times, "verilator")
 
     def probe(self, core: Any, program: AccelProgram, memory: np.ndarray,
               dram: Dram | None = None) -> "Handle":
         """A memory behind the model of a `view`; `accel.sim.rtl.probe` is for its user."""
-        return Handle(self.library, core, self._config(program, memory, MAX_CYCLES, dram), memory)
-
-    def _config(self, program: AccelProgram, memory: np.ndarray, max_cycles: int,
-                dram: Dram | None) -> _Config:
-        geometry = self.machine.config
-        dram = dram or geometry.memory
-        return _Config(memory_bytes=memory.size, max_cycles=max_cycles,
-                       idle_cycles=IDLE_CYCLES + patience(dram, geometry),
-                       dram=timing(dram, geometry), base=bases(dram, program),
-                       count=program.count)
-
-    def _record(self, result: _Result, memory: np.ndarray, times: np.ndarray) -> Run:
-        waiting = {unit: index - 1 for unit, index in zip(UNITS, result.waiting) if index}
-        counters = Counters.of(dict(zip(COUNTERS, result.counters, strict=True)))
-        status = Status(result.status)
-        unit = REPORTERS[result.unit] if status is not Status.WATCHDOG else "fetch"
-        return Run(status, unit, result.index, memory, result.cycles, counters, times[0], times[1],
-                   waiting if status is Status.DEADLOCK else {})
+        config = run_config(self.machine, program, memory.size, MAX_CYCLES, dram)
+        return Handle(self.library, core, config, memory)
 
 
 class Handle:
@@ -449,7 +365,7 @@ class Handle:
     `memory` (uint8, contiguous) is read and written while the model runs.
     """
 
-    def __init__(self, library: ctypes.CDLL, core: Any, config: _Config, memory: np.ndarray):
+    def __init__(self, library: ctypes.CDLL, core: Any, config: RunConfig, memory: np.ndarray):
         self._alive = core, memory          # as long as the native half
         self._probe, self._functions = None, {}
         for name, result, *arguments in (
@@ -470,8 +386,7 @@ class Handle:
         """Runs up to a cycle, or to `done`; returns the cycle reached."""
         self._require_open()
         cycle = self._functions["probe_run"](self._probe, until)
-        if self._functions["probe_violated"](self._probe):
-            raise SimulatorError(_BROKEN)
+        require_kept_rules(self._functions["probe_violated"](self._probe))
         return cycle
 
     def _require_open(self) -> None:

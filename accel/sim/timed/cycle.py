@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,21 +25,24 @@ from amaranth.utils import exact_log2
 
 from accel.datapath.plan import plan
 from accel.machine import isa
-from accel.machine.config import BUFFERS, UNITS
+from accel.machine.config import ConfigError
 from accel.machine.dram import Dram
 from accel.machine.intrinsics import TABLE, operand_field
 from accel.machine.layouts import layouts_header, weight_codes
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.machine.status import (ACCESSES, ACTIVITIES, CLIENTS, REPORTERS, Counters, Run, Status,
-                                  Timeline)
+from accel.machine.status import ACCESSES, Counters, Run, Status, Timeline
+from accel.machine.structure import FETCH, SHIPPED_STRUCTURE, Kind
 from accel.machine.timing import CoreTiming
-from accel.proof.access import DMA_BUFFERS
 from compiler.native import library_of
 from compiler.tensorize import Intrinsic
 
 from accel.sim.dram import DramTiming, bases, timing
 from accel.sim.meaning.values import simulate as simulate_values
+from . import made_for
+
+SHIPPED = SHIPPED_STRUCTURE
+"""The structure that the model is written for; other names of units and buffers do not matter."""
 
 MAX_CYCLES = 1 << 40
 
@@ -81,10 +85,15 @@ class _Config(ctypes.Structure):
 class _Result(ctypes.Structure):
     _fields_ = [("cycles", ctypes.c_uint64), ("status", ctypes.c_uint32),
                 ("unit", ctypes.c_uint32), ("index", ctypes.c_uint32),
-                ("waiting", ctypes.c_uint64 * len(UNITS)),
-                ("activity", ctypes.c_uint64 * len(ACTIVITIES) * len(UNITS)),
-                ("bytes", ctypes.c_uint64 * len(CLIENTS)),
-                ("rows", ctypes.c_uint64 * len(UNITS))]
+                ("waiting", ctypes.c_uint64 * len(SHIPPED.units)),
+                ("activity", ctypes.c_uint64 * len(SHIPPED.activities) * len(SHIPPED.units)),
+                ("bytes", ctypes.c_uint64 * len(SHIPPED.clients)),
+                ("rows", ctypes.c_uint64 * len(SHIPPED.units))]
+
+
+def models(machine: Machine) -> bool:
+    """True if the native model has the hardware of this process and the machine's units."""
+    return made_for.is_of_now() and machine.structure.shape == SHIPPED.shape
 
 
 def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None = None, *,
@@ -92,6 +101,9 @@ def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None 
              timeline: bool = False, events: np.ndarray | None = None,
              max_cycles: int = MAX_CYCLES, dram: Dram | None = None, **options: Any) -> Run:
     """Execute a program that was compiled for `machine`, with the time that the hardware takes.
+
+    Where the hardware is not that which this simulator was made for (`models`), its slice is
+    simulated: then `Run.simulator` is ``slice``, and there is no timeline.
 
     Parameters
     ----------
@@ -105,6 +117,19 @@ def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None 
     dram : the memory behind the core, by default the machine's; `options` (``latency=7``) take the
         place of its own.
     """
+    if not models(machine):
+        return _slice().simulate(machine, program, memory, inputs=inputs, values=values,
+                                 events=events, max_cycles=max_cycles, dram=dram, **options)
+    return simulate_model(machine, program, memory, inputs=inputs, values=values,
+                          timeline=timeline, events=events, max_cycles=max_cycles, dram=dram,
+                          **options)
+
+
+def simulate_model(machine: Machine, program: AccelProgram, memory: np.ndarray | None = None, *,
+                   inputs: Mapping[str, np.ndarray] | None = None, values: bool = True,
+                   timeline: bool = False, events: np.ndarray | None = None,
+                   max_cycles: int = MAX_CYCLES, dram: Dram | None = None, **options: Any) -> Run:
+    """`simulate` by the native model, whatever hardware it was made for."""
     program.require(machine)
     image = program.image(inputs) if memory is None else np.array(memory, np.uint8)
     times = np.full((2, program.count), -1, np.int64) if events is None else events
@@ -119,13 +144,23 @@ def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None 
 def measure(machine: Machine, program: AccelProgram) -> Run:
     """The time of a program with the machine's memory; the run has no image."""
     program.require(machine)
+    if not models(machine):
+        return _slice().measure(machine, program)
     times = np.full((2, program.count), -1, np.int64)
     return _timed(machine, program, np.zeros(0, np.uint8), program.memory_bytes,
                   machine.config.memory, False, times, MAX_CYCLES)
 
 
+def _slice() -> ModuleType:
+    """The module of the slice, which loads the sources of the hardware."""
+    from accel.sim.slice import simulator
+
+    return simulator
+
+
 def _timed(machine: Machine, program: AccelProgram, image: np.ndarray, size: int, dram: Dram,
            timeline: bool, times: np.ndarray, max_cycles: int) -> Run:
+    _require_structure(machine)
     library = _library(machine.config.timing)
     words = np.concatenate((program.words.reshape(-1), np.zeros(8, np.uint8)))
     parameters, opcodes = _parameters(machine), _opcodes(machine)
@@ -140,10 +175,19 @@ def _timed(machine: Machine, program: AccelProgram, image: np.ndarray, size: int
                              accesses.ctypes.data, ctypes.byref(result))
     try:
         spans = {unit: _rows(library, core, number, result.rows[number])
-                 for number, unit in enumerate(UNITS)} if timeline else None
+                 for number, unit in enumerate(machine.structure.names)} if timeline else None
     finally:
         library.cycle_free(core)
-    return _run(result, image, times, accesses, None if spans is None else Timeline(spans))
+    return _run(machine, result, image, times, accesses, None if spans is None else Timeline(
+        spans, machine.structure.activities))
+
+
+def _require_structure(machine: Machine) -> None:
+    """Raise `ConfigError` for units and buffers that the model does not have."""
+    if machine.structure.shape != SHIPPED.shape:
+        raise ConfigError(f"Structure of {machine.config.name} must have the shipped units and "
+                          f"buffers, whatever their names, to be simulated by the cycle "
+                          f"simulator: it has no other; the RTL has, and its slice (--sim slice)")
 
 
 def _rows(library: ctypes.CDLL, core: int, unit: int, count: int) -> np.ndarray:
@@ -155,23 +199,24 @@ def _rows(library: ctypes.CDLL, core: int, unit: int, count: int) -> np.ndarray:
     return shared.copy()
 
 
-def _run(result: _Result, image: np.ndarray, times: np.ndarray, accesses: np.ndarray,
-         timeline: Timeline | None) -> Run:
-    status = Status(result.status)
+def _run(machine: Machine, result: _Result, image: np.ndarray, times: np.ndarray,
+         accesses: np.ndarray, timeline: Timeline | None) -> Run:
+    status, structure = Status(result.status), machine.structure
     activity: dict[str, dict[str, int]] = {
-        unit: dict(zip(ACTIVITIES, cycles, strict=True))
-        for unit, cycles in zip(UNITS, result.activity, strict=True)}
-    waiting = {unit: index - 1 for unit, index in zip(UNITS, result.waiting) if index}
-    unit = REPORTERS[result.unit] if status is not Status.WATCHDOG else "fetch"
-    return Run(status, unit, result.index, image, result.cycles,
-               Counters(activity, dict(zip(CLIENTS, result.bytes, strict=True))), times[0],
-               times[1], waiting if status is Status.DEADLOCK else {}, timeline, accesses)
+        unit: dict(zip(structure.activities, cycles, strict=True))
+        for unit, cycles in zip(structure.names, result.activity, strict=True)}
+    waiting = {unit: index - 1 for unit, index in zip(structure.names, result.waiting) if index}
+    unit = structure.reporters[result.unit] if status is not Status.WATCHDOG else FETCH
+    moved = dict(zip(structure.clients, result.bytes, strict=True))
+    return Run(status, unit, result.index, image, result.cycles, Counters(activity, moved),
+               times[0], times[1], waiting if status is Status.DEADLOCK else {}, timeline, accesses,
+               simulator="cycle")
 
 
 @cache
 def _parameters(machine: Machine) -> _Parameters:
     """The numbers that differ between machines."""
-    config, gemm, vector = machine.config, plan(machine, "gemm"), plan(machine, "vector")
+    config, gemm, vector = machine.config, plan(machine, Kind.GEMM), plan(machine, Kind.VECTOR)
     result = _Parameters(
         bus_bits=exact_log2(config.bus_bytes), queue_depth=config.queue_depth,
         store_depth=config.timing.write_room(config.bus_bytes), gemm_depth=gemm.retire_depth,
@@ -193,18 +238,19 @@ def _opcodes(machine: Machine) -> ctypes.Array:
     """Facts about the bodies, as `Vector._decode` has them."""
     table = (_Opcode * 256)(*(_Opcode(unit=NO_UNIT) for _ in range(256)))
     for opcode, unit in machine.units.items():
-        table[opcode].unit = REPORTERS.index(unit)
-    for body in machine.of_unit("gemm"):
+        table[opcode].unit = machine.structure.reporters.index(unit)
+    selectors = isa.selectors(machine.structure.unit(machine.structure.roles.vector))
+    for body in machine.of_unit(Kind.GEMM):
         table[machine.opcodes[body.name]].b = len(body.operands) > 1
         table[machine.opcodes[body.name]].folds = body.update != "assign"
-    for body in machine.of_unit("vector"):
+    for body in machine.of_unit(Kind.VECTOR):
         scopes = {operand.name: operand.scopes for operand in (*body.operands, body.dst)}
         entry = table[machine.opcodes[body.name]]
-        entry.a = _mask(isa.SOURCES_A, scopes.get("a", ()))
-        entry.b = _mask(isa.SOURCES_B, scopes.get("b", ()))
-        entry.destinations = _mask(isa.DESTINATIONS, scopes["dst"])
+        entry.a = _mask(selectors["a_source"], scopes.get("a", ()))
+        entry.b = _mask(selectors["b_source"], scopes.get("b", ()))
+        entry.destinations = _mask(selectors["destination"], scopes["dst"])
         entry.record = max((_place(body, name) for name, here in scopes.items()
-                            if here == ("par",) and name != "b"), default=0)
+                            if here == (machine.structure.roles.par,) and name != "b"), default=0)
         entry.table = _place(body, TABLE.name) if TABLE.name in scopes else 0
         entry.folds = body.update != "assign"
     return table
@@ -233,18 +279,20 @@ def _library(timing: CoreTiming) -> ctypes.CDLL:
 
 def _names_header(timing: CoreTiming) -> str:
     """The header of codes, numbers and structures that Python and C++ share."""
-    names = {"unit": REPORTERS, "activity": ACTIVITIES, "access": ACCESSES, "buffer": BUFFERS,
+    names = {"unit": SHIPPED.reporters, "activity": SHIPPED.activities, "access": ACCESSES,
+             "buffer": SHIPPED.buffer_names,
              "source_a": isa.SOURCES_A, "source_b": isa.SOURCES_B,
              "destination": isa.DESTINATIONS,
              "status": [status.name.lower() for status in Status]}
     lines = ["#pragma once", "#include <cstdint>", "namespace lockstep {"]
     for kind, members in names.items():
         codes = ", ".join(f"{name} = {code}" for code, name in enumerate(members))
-        count = len(UNITS) if kind == "unit" else len(members)
+        count = len(SHIPPED.units) if kind == "unit" else len(members)
         lines.append(f"namespace {kind} {{ constexpr uint32_t {codes}, count = {count}; }}")
-    tokens = ", ".join(str(ACTIVITIES.index(unit)) for unit in UNITS)
-    masks = ", ".join(f"{name} = {_mask(BUFFERS, DMA_BUFFERS[unit])}"
-                      for name, unit in (("loaded", "load"), ("stored", "store")))
+    tokens = ", ".join(str(SHIPPED.activities.index(unit)) for unit in SHIPPED.names)
+    masks = ", ".join(f"{name} = {_mask(SHIPPED.buffer_names, SHIPPED.moved[unit])}"
+                      for name, unit in (("loaded", SHIPPED.roles.load),
+                                         ("stored", SHIPPED.roles.store)))
     times = ", ".join(f"{name} = {number}" for name, number, _ in timing.rows())
     lines += [f"namespace buffer {{ constexpr uint32_t {masks}; }}",
               f"namespace timing {{ constexpr uint32_t {times}; }}",

@@ -12,7 +12,7 @@ from compiler.graph.integerize.quantized import QuantizedView
 from compiler.graph.integerize.row_functions import (LayerNorm, Mask, RmsNorm, RowFunction,
                                                      Softmax, Values, recognized)
 from compiler.ops.families.row_functions import (MOST_ELEMENTS, RECIPROCALS, ROOTS, Fractions,
-                                                 exponentials, rms_unit)
+                                                 exponentials, power_bits, rms_unit)
 from compiler.ops.records.integer_forms import (Bounds, IntegerNode, StaysFloat, Stored, clamp_to,
                                                 multiplier_of)
 from compiler.ops.records.node import TensorType
@@ -122,7 +122,7 @@ def _layer_norm(found: LayerNorm, x: Stored, count: int, out: Stored, bounds: Bo
 
 
 def _rms_norm(found: RmsNorm, x: Stored, count: int, out: Stored, bounds: Bounds) -> IntegerNode:
-    epsilon = _epsilon(found, x, count)
+    epsilon = _epsilon(found, x, count * 4.0**power_bits(count))
     steps = np.abs(found.weight) * rms_unit(count) / out.scale
     pairs = [multiplier_of(float(step), 2.0**15) for step in steps]
     mult, shift = (np.array(column, np.int32) for column in zip(*pairs, strict=True))

@@ -24,11 +24,12 @@ of such an x, with ``T[x] = 128 high[x & 255] + low[x & 255]`` the exponential i
     r = 64 a + (a (2^21 - a (f a >> 8)) >> 16)              2^20.5 / root of f
     y = requantize(((2^F x - m) r >> (n / 2 + C)) weight + bias)
 
-**RMS normalization** has no mean to round, so no bits behind the point: with z the zero point, ::
+**RMS normalization** has no mean to round. What has bits behind the point is epsilon, beside which
+the squares of a small row count: with z the zero point, and P for K (`power_bits`), ::
 
-    d = max(sum of x^2 - 2 z sum of x + K z^2 + epsilon, 1)         K times the mean square
+    d = max((sum of x^2 - 2 z sum of x + K z^2) 2^(2 P) + epsilon, 1)   K times the mean square
 
-and from there on as above, with F = G = C = 0, z for m, no bias, and a weight that is a multiplier
+and from there on as above, with F = 0, C = -P, z for m, no bias, and a weight that is a multiplier
 and a shift of the requantization; where some are negative, `sign` is multiplied before.
 
 The table of reciprocals, and that of roots, holds numbers less 192. All functions are within a
@@ -88,6 +89,13 @@ def exponentials(scale: float, masked: bool = False) -> tuple[Array, Array]:
     if masked:
         powers[stored == MASKED] = 0
     return (powers >> 7).astype(np.int8), (powers & 127).astype(np.int8)
+
+
+def power_bits(count: int) -> int:
+    """Half the bits behind the point of the mean square of a row: as many as leave the sum of
+    `count` squares of 8 bits and a sign in 29 bits.
+    """
+    return max(0, (29 - (count * 255**2).bit_length()) // 2)
 
 
 def rms_unit(count: int) -> float:
@@ -241,6 +249,10 @@ class _Rows:
             *(tensor[(*at[:-1], 0)] for tensor in known)), self.name)
 
 
+def _by(factor: int, number: Expr) -> Expr:
+    return number if factor == 1 else number * factor
+
+
 def _times(a: Expr, b: Expr) -> Expr:
     """A product with a factor of 16 bits."""
     return a * b.astype("int16").astype("int32")
@@ -312,15 +324,17 @@ def _qlayer_norm(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 def _qrms_norm(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     x, mult, shift, roots, *sign = inputs
-    rows, zero = _Rows(x, name), attrs["zero"]
+    rows, zero, bits = _Rows(x, name), attrs["zero"], power_bits(x.shape[-1])
+    unit = 1 << 2 * bits
     q = rows.reduced("squares", te.sum, lambda x: x * x)
     if zero:
         t = rows.reduced("sum", te.sum, lambda x: x)
         d = rows.number("power", lambda q, t: te.maximum(
-            q - t * (2 * zero) + (x.shape[-1] * zero**2 + attrs["epsilon"]), 1), q, t)
+            _by(unit, q) - t * (2 * zero * unit) + (
+                x.shape[-1] * zero**2 * unit + attrs["epsilon"]), 1), q, t)
     else:
-        d = rows.number("power", lambda q: te.maximum(q + attrs["epsilon"], 1), q)
-    r, amount = _root(rows, d, roots, 0)
+        d = rows.number("power", lambda q: te.maximum(_by(unit, q) + attrs["epsilon"], 1), q)
+    r, amount = _root(rows, d, roots, -bits)
 
     def element(channel: Expr, x: Expr, r: Expr, amount: Expr) -> Expr:
         normal = _times(x - zero if zero else x, r) >> (amount & 31)
@@ -384,9 +398,10 @@ def _layer_norm(attrs: Attributes, x: Array, weight: Array, bias: Array, roots: 
 def _rms_norm(attrs: Attributes, x: Array, mult: Array, shift: Array, roots: Array,
               *sign: Array) -> Array:
     centred = x.astype(np.int64) - attrs["zero"]
-    power = np.square(centred).sum(-1, keepdims=True)
+    bits = power_bits(x.shape[-1])
+    power = np.square(centred).sum(-1, keepdims=True) << 2 * bits
     r, amount = _over_root(np.maximum(power + attrs["epsilon"], 1), roots)
-    normal = centred * r >> amount
+    normal = centred * r >> np.maximum(amount - bits, 0)        # below 0 where all of a row is 0
     for factor in sign:
         normal = normal * factor
     return requantize(normal.astype(np.float64), mult, shift, *clamp_of(attrs))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from accel.machine.config import UNITS
 from lockstep.printing.lines import shortened
 from lockstep.report.pictures.axes import logarithmic, with_thousands
 from lockstep.report.pictures.files import Drawing
@@ -23,7 +24,14 @@ COLORS = {
     "busy": "#2f6fb0", "memory": "#cf3f4f", "load": "#f5c04a", "gemm": "#e69a2e",
     "vector": "#c9741f", "store": "#9a5516", "bank": "#b59be0", "hazard": "#8462c4",
     "signal": "#56358f", "command": "#e2e6ea"}
-MOVERS = {"load": "#2f6fb0", "store": "#e69a2e", "fetch": "#9aa5b1"}
+MOVERS = ("#2f6fb0", "#e69a2e", "#9aa5b1")
+
+
+def _colors(figures: Mapping[str, Any]) -> dict[str, str]:
+    """The colors of activities; of units by their place, where they have names of their own."""
+    of_units = [COLORS[unit] for unit in UNITS]
+    return {unit: of_units[place % len(of_units)]
+            for place, unit in enumerate(figures["units"])} | COLORS
 
 
 def run_pictures(figures: Mapping[str, Any]) -> dict[str, Drawing]:
@@ -40,6 +48,7 @@ def _timeline(figures: Mapping[str, Any], figure: "Figure") -> None:
     from matplotlib.patches import Patch
 
     units, width = figures["units"], figures["timeline"]["bucket_cycles"]
+    colors = _colors(figures)
     figure.set_size_inches(WIDTH, 1 + .7 * len(units))
     rows: list[Axes] = [*figure.subplots(len(units), sharex=True, squeeze=False)[:, 0]]
     used = [name for name in figures["activities"] if any(
@@ -50,12 +59,12 @@ def _timeline(figures: Mapping[str, Any], figure: "Figure") -> None:
         below = np.zeros(len(starts))
         for name in filter(table.__contains__, used):
             above = below + np.add.reduceat(_expanded(table[name]), starts) / lengths
-            axes.stairs(above, edges, baseline=below, fill=True, color=COLORS[name], linewidth=0)
+            axes.stairs(above, edges, baseline=below, fill=True, color=colors[name], linewidth=0)
             below = above
         axes.set(ylim=(0, 1), yticks=[], ylabel=unit, xlim=(0, figures["cycles"]))
     rows[-1].set_xlabel("cycles")
     with_thousands(rows[-1])
-    figure.legend(handles=[Patch(color=COLORS[name], label=_meaning(name, units))
+    figure.legend(handles=[Patch(color=colors[name], label=_meaning(name, units))
                            for name in used], loc="outside lower center", ncols=4)
 
 
@@ -136,10 +145,11 @@ def _name_layers(axes: "Axes", layers: Sequence[Mapping[str, Any]], points: np.n
 def _stalls(figures: Mapping[str, Any], figure: "Figure") -> None:
     """Cycles of each layer by activity of the unit that carries it; a mark at the ideal."""
     layers = figures["layers"]
-    tables = [layer["activity"][layer["carrier"] or "load"] for layer in layers]
+    tables = [layer["activity"][layer["carrier"] or figures["units"][0]] for layer in layers]
     used = [name for name in figures["activities"] if any(table[name] for table in tables)]
+    colors = _colors(figures)
     axes = _bars(figure, layers, {
-        _meaning(name, figures["units"]): (COLORS[name], [table[name] for table in tables])
+        _meaning(name, figures["units"]): (colors[name], [table[name] for table in tables])
         for name in used})
     ideal = [(layer["ideal_cycles"], place) for place, layer in enumerate(layers)
              if layer["ideal_cycles"]]
@@ -154,7 +164,7 @@ def _traffic(figures: Mapping[str, Any], figure: "Figure") -> None:
     layers = figures["layers"]
     axes = _bars(figure, layers, {
         name: (color, [layer["bytes"][name] for layer in layers])
-        for name, color in MOVERS.items()})
+        for name, color in zip(layers[0]["bytes"], MOVERS)})
     axes.set_xlabel("bytes")
     with_thousands(axes)
     figure.legend(loc="outside lower center", ncols=4)

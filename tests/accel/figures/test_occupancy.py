@@ -11,7 +11,8 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Run, Status
 from accel.machine.words import decode_words
-from accel.proof.access import DMA_BUFFERS, accumulates, touches
+from accel.machine.structure import SHIPPED_STRUCTURE
+from accel.proof.access import accumulates, touches
 from accel.sim.timed import cycle
 from accel.sim.programs.generate import generate
 
@@ -38,7 +39,7 @@ def slow(program: AccelProgram, run: Run) -> dict[str, np.ndarray]:
 
 def entries(one: Instruction, touch) -> set[int]:
     addresses = touch.walk.addresses().reshape(-1)
-    if one.unit not in DMA_BUFFERS:
+    if one.unit not in SHIPPED_STRUCTURE.moved:
         return set(addresses.tolist())
     size = MACHINE.config.buffers[touch.memory].entry_bytes
     return set(((addresses[:, None] + np.arange(touch.width)) // size).reshape(-1).tolist())

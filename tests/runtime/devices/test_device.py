@@ -77,5 +77,5 @@ def test_simulators_have_names() -> None:
     assert simulator("functional")(TINY, program, program.image()).ok
     assert simulator("cycle", latency=7)(TINY, program, program.image()).cycles > 7
     with pytest.raises(ValueError, match=r"^Simulator must be one of functional, cycle, "
-                                         r"verilator, not 'fast'$"):
+                                         r"slice, verilator, not 'fast'$"):
         simulator("fast")

@@ -144,10 +144,8 @@ def clip(t, x, min=None, max=None):
     return clipped if max is None else clipped.minimum(max.astype(x.dtype).reshape())
 
 
-# Activations. No step on the way to a finite result overflows.
+# Activations. No step on the way to a finite result overflows, but for the power in Sigmoid.
 
-LARGEST_POWER = {"float32": 88.0, "float64": 709.0}
-"""Powers for which both e**x and e**x + 1 are finite."""
 SATURATED = 10.0
 """From here on Gelu's tanh is 1 in every type."""
 
@@ -179,8 +177,8 @@ def prelu_of_channels(t, x, slope):
 
 @operator("Sigmoid")
 def sigmoid(t, x):
-    return in_single(x, lambda single: (
-        1 / ((-single).minimum(LARGEST_POWER[single.dtype]).exp() + 1)))
+    """Where the power is infinite the result is 0, as it must be: -3e38 times it is not -2."""
+    return in_single(x, lambda single: 1 / ((-single).exp() + 1))
 
 
 @operator("HardSigmoid")

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from accel.hw.moving.load import LOADED, Load
+from accel.hw.moving.load import Load
 from accel.hw.moving.unpack import unpacked
 from accel.machine.config import BUFFERS, WEIGHT_BITS, preset
 from accel.machine.isa import DMA, encode
@@ -17,6 +17,7 @@ from tests.support.memory_model import Memory
 from tests.support.slow_cases import each_once
 
 TINY = preset("tiny-1x4x4")
+LOADED = TINY.structure.unit("load").writes
 NARROW = replace(TINY, bus_bytes=4)         # an entry of wgt is wider
 WIDE = replace(TINY, bus_bytes=16)          # an entry of inp is narrower
 PACKED = replace(TINY, weight_bits=(8, 4, 2))

@@ -73,7 +73,8 @@ def test_input_matches_an_array_of_bytes(part, bus_bytes):
 def test_tables_match_an_array_of_bytes(ports, bus_bytes):
     """Every port reads a byte of its own in every cycle, while chunks are written elsewhere."""
     config = replace(TINY, bus_bytes=bus_bytes, tab_bytes=1024, inp_bytes=2048)
-    dut, rng, memory = TableScratchpad(config, ports), random.Random(ports), bytearray(1024)
+    dut = TableScratchpad(config, config.parts["tab"], ports)
+    rng, memory = random.Random(ports), bytearray(1024)
     chunks, wanted = 1024 // bus_bytes, [[None] * ports] * TIMING.read_cycles
 
     async def testbench(ctx):

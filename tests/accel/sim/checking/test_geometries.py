@@ -20,7 +20,7 @@ def test_geometries_differ_in_everything():
     configs = [random_config(seed) for seed in range(100)]
     for field in AccelConfig.__dataclass_fields__:
         if field not in ("clock_mhz", "operand", "accumulator", "output", "weight", "records",
-                         "memory"):
+                         "memory", "structure"):
             assert len({getattr(config, field) for config in configs}) >= 3, field
     assert all(config.macs_per_cycle <= 128 for config in configs)
 

@@ -1,0 +1,455 @@
+"""The structure of a machine: which units and buffers it has, and who reads and writes what.
+
+A `Unit` and a `Buffer` are records; a `Structure` is a list of each, checked when it is made. Codes
+in words, masks of tokens, counters, reports and the wires of the core follow from the lists and
+their order. `SHIPPED_STRUCTURE` is the one of machines that name no other.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import Any
+
+from compiler.errors import Error
+from compiler.lazy import cached_property
+
+FETCH = "fetch"
+"""The part of every core that reads the program; it reports like a unit."""
+
+SEGMENTS = ("program", "weights", "activations", "io")
+"""Segments of memory, in the order of their code in the `base` field."""
+
+IMMEDIATE = "imm"
+"""An immediate of the word, where a selector may name it in place of a buffer."""
+
+MOST = 8
+"""Units that a mask of tokens has bits for; buffers that the field of a DMA word has codes for."""
+
+
+class StructureError(Error, ValueError):
+    """Units and buffers of which no core can be built: names them, the rule and the reason."""
+
+
+class Kind(StrEnum):
+    """The way in which instructions of a unit are executed; declarations say which they need.
+
+    LOAD : runs of bytes from memory into a buffer.
+    STORE : runs of bytes from a buffer into memory.
+    GEMM : a nest of loops over entries; sums of products meet in accumulators.
+    VECTOR : a nest of loops over entries; each lane by itself, or the lanes of a row.
+    """
+
+    LOAD = "load"
+    STORE = "store"
+    GEMM = "gemm"
+    VECTOR = "vector"
+
+    @property
+    def moves(self) -> bool:
+        """True if it moves bytes between memory and buffers; others compute on entries."""
+        return self in (Kind.LOAD, Kind.STORE)
+
+
+OPERANDS = {Kind.LOAD: ("dst",), Kind.STORE: ("src",), Kind.GEMM: ("a", "b", "dst"),
+            Kind.VECTOR: ("a", "b", "record", "table", "dst")}
+"""What a port of a unit of each kind may serve. Ports of one operand are the choices of a selector.
+"""
+
+_TILE = ("batch", "block_out")
+
+ENTRIES = {
+    (Kind.GEMM, "a"): ((("batch", "block_in"), "operand"),),
+    (Kind.GEMM, "b"): ((("block_out", "block_in"), "weight"),),
+    (Kind.GEMM, "dst"): ((_TILE, "accumulator"),),
+    (Kind.VECTOR, "a"): ((_TILE, "accumulator"), (_TILE, "output")),
+    (Kind.VECTOR, "b"): ((_TILE, "accumulator"), (_TILE, "output"), (("block_out",), "param")),
+    (Kind.VECTOR, "record"): ((("block_out",), "param"),),
+    (Kind.VECTOR, "table"): (((256,), "int8"),),
+    (Kind.VECTOR, "dst"): ((_TILE, "accumulator"), (_TILE, "output")),
+}
+"""The entries, shape and element, that an operand of a unit that computes may have: one buffer of
+each, in this order, which is that of the selector's codes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port of a unit: the operand that it serves, and the buffer that it reads or, for ``dst``,
+    writes. Addresses count entries; bytes where the unit moves them."""
+
+    operand: str
+    buffer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit that executes instructions of its own. Its place in the list is its bit in masks of
+    tokens and its code in reports; the codes of a selector follow the order of its ports."""
+
+    name: str
+    kind: Kind
+    ports: tuple[Port, ...]
+
+    def at(self, operand: str) -> tuple[str, ...]:
+        """The buffers that an operand may be in, in the order of their codes."""
+        return tuple(port.buffer for port in self.ports if port.operand == operand)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The buffers that it reads by an operand, each once."""
+        return tuple(dict.fromkeys(port.buffer for port in self.ports if port.operand != "dst"))
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """The buffers that it writes."""
+        return self.at("dst")
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """All of them, each once."""
+        return tuple(dict.fromkeys(port.buffer for port in self.ports))
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A buffer between units. Its place in the list is its code in the words of units that move
+    bytes.
+
+    Parameters
+    ----------
+    shape : extents of an entry: fields of `AccelConfig`, or numbers.
+    element : the field of `AccelConfig` that has the type of an element, or a type.
+    size : the field of `AccelConfig` that has its bytes.
+    banks : parts between which its units alternate, two or one; with two, units that compute may
+        share it and instructions say which they touch.
+    packed : elements may have fewer bits in memory (`AccelConfig.weight_bits`).
+    """
+
+    name: str
+    shape: tuple[str | int, ...]
+    element: str
+    size: str
+    banks: int = 1
+    packed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """The names of the units and buffers with which networks are computed: the first unit of each
+    kind, and its buffers."""
+
+    load: str
+    store: str
+    gemm: str
+    vector: str
+    inp: str
+    wgt: str
+    acc: str
+    res: str
+    par: str
+    tab: str
+    out: str
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Units and buffers, in the order of their codes. Raises `StructureError`, which names the unit
+    or buffer, the rule and the reason."""
+
+    units: tuple[Unit, ...]
+    buffers: tuple[Buffer, ...]
+
+    def __post_init__(self):
+        for message in _broken(self):
+            raise StructureError(message)
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Sequence[Mapping[str, Any]]]) -> "Structure":
+        """The structure of plain data, the inverse of `plain`."""
+        try:
+            units = tuple(Unit(unit["name"], Kind(unit["kind"]),
+                               tuple(Port(*port) for port in unit["ports"]))
+                          for unit in plain["units"])
+            buffers = tuple(Buffer(**{**buffer, "shape": tuple(buffer["shape"])})
+                            for buffer in plain["buffers"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise StructureError(f"Structure must be a table of units and buffers as "
+                                 f"Structure.plain gives it: {error}") from None
+        return cls(units, buffers)
+
+    @cached_property
+    def plain(self) -> dict[str, list[dict[str, Any]]]:
+        """The records in plain data: numbers, texts and lists of them."""
+        return {"units": [{"name": unit.name, "kind": unit.kind.value,
+                           "ports": [[port.operand, port.buffer] for port in unit.ports]}
+                          for unit in self.units],
+                "buffers": [{field.name: _plain(getattr(buffer, field.name))
+                             for field in fields(Buffer)} for buffer in self.buffers]}
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Units, in the order of their bits in masks."""
+        return tuple(unit.name for unit in self.units)
+
+    @cached_property
+    def buffer_names(self) -> tuple[str, ...]:
+        """Buffers, in the order of their codes."""
+        return tuple(buffer.name for buffer in self.buffers)
+
+    @cached_property
+    def reporters(self) -> tuple[str, ...]:
+        """Units, and fetch, in the order of their codes in reports of errors."""
+        return (*self.names, FETCH)
+
+    @cached_property
+    def clients(self) -> tuple[str, ...]:
+        """Fetch and the units that move bytes over the memory port, in order."""
+        return (FETCH, *(unit.name for unit in self.units if unit.kind.moves))
+
+    @cached_property
+    def stalls(self) -> tuple[str, ...]:
+        """The reasons why a unit stalls in a cycle."""
+        return ("command", *self.names, *_STALLS[1:])
+
+    @cached_property
+    def activities(self) -> tuple[str, ...]:
+        """All that a unit may do in a cycle."""
+        return ("busy", *self.stalls)
+
+    @cached_property
+    def counters(self) -> tuple[str, ...]:
+        """The counters of the hardware, in the order of their numbers."""
+        return (*(f"count_{unit}_{activity}" for unit in self.names
+                  for activity in self.activities),
+                *(f"bytes_{client}" for client in self.clients))
+
+    @cached_property
+    def moved(self) -> dict[str, tuple[str, ...]]:
+        """The buffers that each unit that moves bytes reaches."""
+        return {unit.name: unit.buffers for unit in self.units if unit.kind.moves}
+
+    def unit(self, name: str) -> Unit:
+        """The unit of a name; KeyError where there is none."""
+        return self._units[name]
+
+    def buffer(self, name: str) -> Buffer:
+        """The buffer of a name; KeyError where there is none."""
+        return self._buffers[name]
+
+    def kind(self, name: str) -> Kind | None:
+        """The kind of a unit; None of fetch, and of what is none."""
+        unit = self._units.get(name)
+        return unit and unit.kind
+
+    def meant(self, name: str) -> str:
+        """The unit that a declaration means: that of the name, or the first of the kind."""
+        if name in self._units or name not in [*Kind]:
+            return name
+        return self.of_kind(Kind(name))[0].name
+
+    def of_kind(self, kind: Kind) -> tuple[Unit, ...]:
+        """The units of a kind."""
+        return tuple(unit for unit in self.units if unit.kind is kind)
+
+    def users(self, buffer: str) -> tuple[Unit, ...]:
+        """The units that read or write a buffer."""
+        return tuple(unit for unit in self.units if buffer in unit.buffers)
+
+    @cached_property
+    def roles(self) -> Roles:
+        """The names with which networks are computed."""
+        load, store, gemm, vector = (self.of_kind(kind)[0] for kind in (
+            Kind.LOAD, Kind.STORE, Kind.GEMM, Kind.VECTOR))
+        (inp,), (wgt,), (acc,) = (gemm.at(operand) for operand in ("a", "b", "dst"))
+        (_, res), (par,), (tab,), (_, out) = (
+            vector.at(operand) for operand in ("a", "record", "table", "dst"))
+        return Roles(load.name, store.name, gemm.name, vector.name, inp, wgt, acc, res, par, tab,
+                     out)
+
+    def renamed(self, names: Mapping[str, str]) -> "Structure":
+        """This structure with other names of units and buffers; those that `names` lacks
+        stay."""
+        def new(name: str) -> str:
+            return names.get(name, name)
+
+        return Structure(
+            tuple(replace(unit, name=new(unit.name), ports=tuple(
+                replace(port, buffer=new(port.buffer)) for port in unit.ports))
+                for unit in self.units),
+            tuple(replace(buffer, name=new(buffer.name)) for buffer in self.buffers))
+
+    @cached_property
+    def in_roles(self) -> "Structure":
+        """This structure with the name of its role for each unit and buffer that has one."""
+        names = {getattr(self.roles, field.name): field.name for field in fields(Roles)}
+        if all(name == role for name, role in names.items()):
+            return self
+        others = {name: f"{name}_" for name in (*self.names, *self.buffer_names)
+                  if name not in names and name in names.values()}
+        return self.renamed(names | others)
+
+    @cached_property
+    def shape(self) -> "Structure":
+        """This structure with places in the lists for names: equal for structures that differ in
+        names alone."""
+        return self.renamed({name: f"{what}{place}" for what, names in (
+            ("unit", self.names), ("buffer", self.buffer_names))
+            for place, name in enumerate(names)})
+
+    @cached_property
+    def _units(self) -> dict[str, Unit]:
+        return {unit.name: unit for unit in self.units}
+
+    @cached_property
+    def _buffers(self) -> dict[str, Buffer]:
+        return {buffer.name: buffer for buffer in self.buffers}
+
+
+_PARTS = frozenset(
+    "activity arbiter available bases blocked blocked_index clk commands control count counter "
+    "counter_value counters done error error_index error_status finish global halt idle illegal "
+    "mem open refused request retired retired_index rst signal signalled signals start started "
+    "started_index status status_index status_unit take tokens waits".split())
+"""Names of ports and parts that components of hardware have besides those of units and buffers."""
+
+_STALLS = ("command", "bank", "memory", "hazard", "signal")
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+# ---- what a structure must be ------------------------------------------------------------------
+
+def _broken(structure: Structure) -> Iterator[str]:
+    """The rules that a structure breaks, in sentences."""
+    yield from _names(structure)
+    for unit in structure.units:
+        yield from _ports(structure, unit)
+    for buffer in structure.buffers:
+        yield from _between(structure, buffer)
+    yield from _kinds(structure)
+
+
+def _names(structure: Structure) -> Iterator[str]:
+    units, buffers = structure.names, structure.buffer_names
+    for what, names, why in (("Units", units, "masks of tokens have 8 bits"),
+                             ("Buffers", buffers, "the field of a word has 3 bits")):
+        if len(names) > MOST:
+            yield f"{what} must be at most {MOST}, not {len(names)}: {why}"
+    taken = {**dict.fromkeys(_PARTS, "a part of the core or of a unit"),
+             FETCH: "a part of every core",
+             IMMEDIATE: "a selector", **dict.fromkeys(("busy", *_STALLS), "an activity"),
+             **dict.fromkeys(SEGMENTS, "a segment of memory")}
+    for name in (*units, *buffers):
+        if not isinstance(name, str) or not name.isidentifier() or "__" in name:
+            yield (f"Unit or buffer {name!r} must be an identifier without two underscores in a "
+                   f"row: ports of the core are called so")
+        elif name in taken:
+            yield f"Unit or buffer {name} must have another name: {taken[name]} is called so"
+        elif (*units, *buffers).count(name) > 1:
+            yield f"Unit or buffer {name} must have another name: another one is called so"
+
+
+def _ports(structure: Structure, unit: Unit) -> Iterator[str]:
+    if not unit.ports:
+        yield f"Unit {unit.name} must have a port: it would have nothing to read or write"
+    for port in unit.ports:
+        known = OPERANDS[unit.kind]
+        if port.operand not in known:
+            yield (f"Port {port.operand} of unit {unit.name} must be one of {', '.join(known)}: "
+                   f"a unit of kind {unit.kind} has no other operand")
+        if port.buffer not in structure.buffer_names:
+            yield (f"Port {port.operand} of unit {unit.name} must be at one of "
+                   f"{', '.join(structure.buffer_names)}, not at {port.buffer}: there is no such "
+                   f"buffer")
+        if unit.ports.count(port) > 1:
+            yield (f"Port {port.operand} of unit {unit.name} must be at {port.buffer} once: a "
+                   f"selector has one code for it")
+    for operand in OPERANDS[unit.kind]:
+        if not unit.at(operand):
+            yield (f"Unit {unit.name} must have a port {operand}: instructions of kind "
+                   f"{unit.kind} need it")
+        if not unit.kind.moves:
+            yield from _entries(structure, unit, operand)
+
+
+def _entries(structure: Structure, unit: Unit, operand: str) -> Iterator[str]:
+    """The buffers of an operand have the entries that the unit computes on."""
+    wanted = ENTRIES[unit.kind, operand]
+    found = tuple((buffer.shape, buffer.element) for buffer in map(
+        structure.buffer, (name for name in unit.at(operand) if name in structure.buffer_names)))
+    if found != wanted:
+        texts = [" and ".join(f"{element} of {'x'.join(map(str, shape))}"
+                              for shape, element in entries) for entries in (wanted, found)]
+        yield (f"Ports {operand} of unit {unit.name} must be at buffers of {texts[0]}, not of "
+               f"{texts[1]}: its datapath computes on these")
+
+
+def _between(structure: Structure, buffer: Buffer) -> Iterator[str]:
+    """Rules for the users of a buffer, which follow from its hardware."""
+    name, users = buffer.name, structure.users(buffer.name)
+    writers = [unit for unit in users if name in unit.writes]
+    readers = [unit for unit in users if name in unit.reads]
+    if not writers:
+        yield f"Buffer {name} must have a unit that writes it: nothing would be in it"
+    if not readers and buffer.banks == 1:
+        yield f"Buffer {name} must have a unit that reads it: it would be of no use"
+    if buffer.banks not in (1, 2):
+        yield f"Banks of buffer {name} must be 1 or 2, not {buffer.banks}: words have two bits"
+    if buffer.banks == 2:
+        for unit in users:
+            if unit.kind.moves:
+                yield (f"Buffer {name} must not be used by {unit.name}: a buffer of two banks is "
+                       f"between units that compute")
+        return
+    if len(writers) > 1:
+        yield (f"Buffer {name} must have one unit that writes it, not "
+               f"{' and '.join(unit.name for unit in writers)}: it has one port for writes")
+    for unit in readers:
+        if unit in writers:
+            yield (f"Buffer {name} must not be read by {unit.name}, which writes it: only a buffer "
+                   f"of two banks is read and written by one unit")
+        elif unit.kind.moves == any(writer.kind.moves for writer in writers):
+            yield (f"Buffer {name} must be between a unit that moves bytes and one that computes, "
+                   f"not between {writers[0].name} and {unit.name}")
+
+
+def _kinds(structure: Structure) -> Iterator[str]:
+    for kind in Kind:
+        units = structure.of_kind(kind)
+        if not units:
+            yield f"Units must have one of kind {kind}: without it no network can be computed"
+        if len(units) > 1 and kind is not Kind.VECTOR:
+            yield (f"Units must have one of kind {kind}, not "
+                   f"{' and '.join(unit.name for unit in units)}: the core has one place for it")
+    banked = [buffer.name for buffer in structure.buffers if buffer.banks == 2]
+    sums = [name for unit in structure.of_kind(Kind.GEMM) for name in unit.writes]
+    if banked != sums[:1]:
+        yield (f"Buffers of two banks must be {' and '.join(sums)} alone, not "
+               f"{' and '.join(banked) or 'none'}: sums of products meet there, and words have "
+               f"bits for the banks of one")
+
+
+SHIPPED_STRUCTURE = Structure(
+    units=(
+        Unit("load", Kind.LOAD, (
+            Port("dst", "inp"), Port("dst", "wgt"), Port("dst", "res"), Port("dst", "par"),
+            Port("dst", "tab"))),
+        Unit("gemm", Kind.GEMM, (Port("a", "inp"), Port("b", "wgt"), Port("dst", "acc"))),
+        Unit("vector", Kind.VECTOR, (
+            Port("a", "acc"), Port("a", "res"),
+            Port("b", "acc"), Port("b", "res"), Port("b", "par"),
+            Port("record", "par"), Port("table", "tab"),
+            Port("dst", "acc"), Port("dst", "out"))),
+        Unit("store", Kind.STORE, (Port("src", "out"),)),
+    ),
+    buffers=(
+        Buffer("inp", ("batch", "block_in"), "operand", "inp_bytes"),
+        Buffer("wgt", ("block_out", "block_in"), "weight", "wgt_bytes", packed=True),
+        Buffer("res", ("batch", "block_out"), "output", "res_bytes"),
+        Buffer("par", ("block_out",), "param", "par_bytes"),
+        Buffer("acc", ("batch", "block_out"), "accumulator", "acc_bytes", banks=2),
+        Buffer("out", ("batch", "block_out"), "output", "out_bytes"),
+        Buffer("tab", (256,), "int8", "tab_bytes"),
+    ))
+"""The structure of every machine that names no other."""
