@@ -4,14 +4,14 @@ layer.
 
 import argparse
 
-from lockstep.options.arguments import (DEFAULT_SIMULATOR, NETWORK, RTL, add_compilation, add_json,
-                                        add_technology, add_tls, at_least, rate, refresh,
-                                        row_buffer, waves)
+from lockstep.options.arguments import (NETWORK, add_compilation, add_json, add_technology, add_tls,
+                                        at_least, rate, refresh, row_buffer, waves)
 from lockstep.options.whole import add_accuracy, add_host
 from lockstep.options.saved import saved_module
 from lockstep.options.results import add_pictures, add_rows
 from lockstep.options.choices import OneOf
 from lockstep.options.paths import input_file, model_file, output_file
+from lockstep.options.simulators import DEFAULT_SIMULATOR, RTL
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:

@@ -18,7 +18,6 @@ AddKind = Callable[[Any], argparse.ArgumentParser]
 
 NETWORK = ("a network: a file (ONNX, .pt2 of torch.export.save, or another of docs/frontends.md), "
            "or a name such as digits, resnet18 or resnet18@64 (docs/commands.md)")
-DEFAULT_SIMULATOR, RTL = "cycle", "verilator"      # of lockstep run
 DEFAULT_THREADS = 2
 LONGEST = 1e6           # that a time may be, in its unit
 WAVES = ".fst"

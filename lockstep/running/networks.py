@@ -9,9 +9,9 @@ from accel.machine.machine import Machine
 from accel.sim.rtl.waves import Waves
 from compiler.graph.graph import Graph
 from lockstep.options.compilation import compiled, imported, machine_of, with_memory
+from lockstep.options.simulators import TIMED
 from lockstep.options.whole import calibration_of
 from lockstep.printing.progress import Watched, watching
-from lockstep.running.requests import TIMED
 from runtime import SimulatedDevice
 from runtime.driver.compilation import quantized_graph
 from runtime.driver.loading import placed

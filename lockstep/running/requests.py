@@ -7,11 +7,8 @@ from accel.sim.timed import made_for
 from compiler.errors import RequestError
 from lockstep.report import require_plotly
 from lockstep.report.pictures import require_matplotlib
-from lockstep.options.arguments import DEFAULT_SIMULATOR, RTL
 from lockstep.options.results import PICTURES
-
-TIMED = ("cycle", "slice")
-"""Simulators that can leave out values."""
+from lockstep.options.simulators import DEFAULT_SIMULATOR, RTL, TIMED
 
 PAGES = ("report", *PICTURES)
 """Options that show what every unit did when."""
