@@ -200,7 +200,7 @@ def _layers(d: Drawer, x: Value, seen: Seen) -> None:
 
 
 def _residual(d: Drawer, x: Value) -> None:
-    """A product whose sums meet what another branch has quantized, perhaps bounded."""
+    """A product whose sums meet, or are less, what another branch has quantized."""
     mark = d.mark()
     try:
         product = RULES[d.choice(("Conv", "Conv:pixels") if x.rank == 4 else ("Gemm", "MatMul"))]
@@ -210,7 +210,7 @@ def _residual(d: Drawer, x: Value) -> None:
         branch = d.choice(kept) if kept and d.chance(0.6) else quantized(
             d, d.input(d.normal(*sums.shape)), d.choice(BYTES))
         pair = [sums, dequantized(d, branch)]
-        met = d.emit("Add", *(pair if d.chance(0.5) else pair[::-1]))
+        met = d.emit(d.choice(("Add", "Add", "Sub")), *(pair if d.chance(0.5) else pair[::-1]))
         quantized(d, d.emit("Relu", met) if d.chance(0.4) else met, d.choice(BYTES))
     except Unfit:
         d.back_to(mark)

@@ -166,7 +166,10 @@ def flat_pixels(recipe: Recipe) -> Recipe:
     images = [type_.shape for type_ in (*recipe.types, recipe.result)
               if 2 < len(type_.shape) <= rank]
     pixels = max((shape[place] for shape in images), key=prod, default=(1, 1))
+    # Axis 1 is that of channels where there is one of batches before it.
+    by_axis = any("axis" in operation.attrs for operation in recipe.operations)
     if not (rank in (4, 5) and pixels[0] > 1
+            and not (by_axis and any(len(shape) < rank for shape in images))
             and all(shape[place] in (pixels, (1, 1)) for shape in images)
             and all(_is_pixelwise(operation, recipe.types) for operation in recipe.operations)):
         return recipe

@@ -83,6 +83,7 @@ class _Rewriting:
     regions: Regions = field(init=False)
     reasons: dict[str, str] = field(default_factory=dict)
     masks: dict[tuple, str] = field(default_factory=dict)
+    floats: set[str] = field(default_factory=set)           # quantizations of what stays in float
 
     def __post_init__(self):
         self.builder = Builder.like(self.graph)
@@ -193,6 +194,8 @@ class _Rewriting:
             attrs["dtype"] = out.dtype
         host = IntegerNode("quantize", (node.inputs[0],), attrs)
         self._define(out.value, replacement or host, name)
+        if replacement is None:
+            self.floats.add(out.value)
 
     def _form(self, core: Node) -> IntegerForm | None:
         return _form(core) or (row_total if is_row_total(self.view, core) else None)
@@ -261,18 +264,23 @@ class _Rewriting:
         for value in region.sources:
             if (bits := self.graph.values[value].dtype.lstrip("uint")) != out.dtype[3:]:
                 raise StaysFloat(f"{value!r} has {bits} bits and its result {out.dtype[3:]}")
+        if wide and not self.floats.isdisjoint(region.sources):
+            raise StaysFloat("what it reads is quantized from float")
         return (tabled(self.view, region) if len(region.sources) == 1 and not wide else
                 mapped(self.view, region, core, out, bounds),)
 
     def _with_residual(self, core: Node, out: Stored, activations: list[Node]
                        ) -> tuple[IntegerNode, str] | None:
-        """The product whose sums an addition reads beside a quantized tensor, and its name."""
-        if core.op != "add":
+        """The product whose sums a sum or a difference reads beside a quantized tensor, and its
+        name."""
+        if core.op not in ("add", "sub"):
             return None
-        for value, other in (core.inputs, core.inputs[::-1]):
+        less = -1 if core.op == "sub" else 1
+        for (value, other), signs in zip((core.inputs, core.inputs[::-1]), ((1, less), (less, 1)),
+                                         strict=True):
             before = self.view.producers.get(value)
             if before is not None and self.view.is_computed(other):
-                made = self._met(before, value, other, out, _bounds(activations))
+                made = self._met(before, value, other, signs, out, _bounds(activations))
                 if made is not None:
                     self.reasons.pop(core.name, None)
                     return made, before.name
@@ -281,10 +289,10 @@ class _Rewriting:
             self.reasons[core.name] = "it adds the sums of two products, which have no common scale"
         return None
 
-    def _met(self, before: Node, value: str, other: str, out: Stored, bounds: Bounds
-             ) -> IntegerNode | None:
-        """The product that is computed `before` and whose sums meet another value; None where it is
-        none, or must stay in float."""
+    def _met(self, before: Node, value: str, other: str, signs: tuple[int, int], out: Stored,
+             bounds: Bounds) -> IntegerNode | None:
+        """The product that is computed `before` and whose sums meet another value, both with these
+        signs; None where it is none, or must stay in float."""
         form = find(before.op).integer
         try:
             made = form and form(self.view, before, out, bounds)
@@ -292,7 +300,7 @@ class _Rewriting:
                 return None
             if self.view.shape(other) != self.view.shape(value):
                 raise StaysFloat(f"{other!r}, which its sums meet, must have their shape")
-            met = with_residual(self.view, made, self.view.activation(other), out)
+            met = with_residual(self.view, made, self.view.activation(other), out, signs)
             self._check_type(before, out, met)
         except (StaysFloat, ScaleRefused) as reason:
             if find(before.op).contracts:

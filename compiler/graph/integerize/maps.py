@@ -16,7 +16,6 @@ from compiler.graph.graph import Node, TensorType
 from compiler.graph.integerize.quantized import QuantizedView
 from compiler.graph.integerize.regions import Region
 from compiler.graph.reference import evaluate_node
-from compiler.ops.families.elementwise import MOST_OFF
 from compiler.ops.integers.fixed_point import limits_of
 from compiler.ops.integers.integer_text import INT8, IntegerRange, operands, range_of
 from compiler.ops.records.broadcasting import broadcast, broadcast_shape
@@ -25,7 +24,9 @@ from compiler.ops.records.integer_forms import (Bounds, IntegerNode, StaysFloat,
 from compiler.ops.registry import expression, find
 
 INPUTS = ("x0", "x1")
-FINEST = 15             # the common scale is finer than the coarser one by at most 2**15
+FINEST = {INT8: 15, limits_of("int16"): 14}
+"""By how many bits at most a common scale is finer than the coarser one: less a zero point numbers
+of 16 bits have 17, and machines multiply by 16."""
 MOST = 2**31 - 1
 HALF = 15               # bits of each factor where a product of both would take more than 31
 LONGEST = 2000          # characters
@@ -33,9 +34,9 @@ LONGEST = 2000          # characters
 
 def mapped(view: QuantizedView, region: Region, core: Node, out: Stored, bounds: Bounds
            ) -> IntegerNode:
-    """The `qmap` of a region with at most two sources, at most `MOST_OFF` steps from its float
-    meaning. Behind `core` come activations, which leave what is within `bounds`, and the
-    quantization to `out`.
+    """The `qmap` of a region with at most two sources, at most 1 step from its float meaning.
+    Behind `core` come activations, which leave what is within `bounds`, and the quantization to
+    `out`.
 
     Raises StaysFloat with the reason where integers of 32 bits cannot compute it.
     """
@@ -144,7 +145,7 @@ def _alike(a: Scaled, b: Scaled) -> tuple[Scaled, Scaled]:
     if a.scale < b.scale:
         second, first = _alike(b, a)
         return first, second
-    for finer in range(FINEST, -1, -1):
+    for finer in range(FINEST[a.limits], -1, -1):
         ma, mb = 1 << finer, round(b.scale / a.scale * 2**finer)
         if not mb:
             break
@@ -154,7 +155,7 @@ def _alike(a: Scaled, b: Scaled) -> tuple[Scaled, Scaled]:
             fine = a.times(ma)
             rounded = abs(mb * fine.scale - b.scale) * b.greatest
             return fine, replace(b.times(mb), scale=fine.scale, error=b.error + rounded)
-    if a.scale >= b.scale * 2**(FINEST + 1):
+    if a.scale >= b.scale * 2**(FINEST[a.limits] + 1):
         raise StaysFloat(f"its scales on the way, {a.scale:g} and {b.scale:g}, are too far apart")
     raise StaysFloat(f"its results on the way must fit int32, not reach "
                      f"{a.greatest + b.greatest}")
@@ -162,7 +163,7 @@ def _alike(a: Scaled, b: Scaled) -> tuple[Scaled, Scaled]:
 
 def _number_alike(a: Scaled, number: float) -> tuple[Scaled, Scaled]:
     """A number in steps of a tensor."""
-    for finer in range(FINEST, -1, -1):
+    for finer in range(FINEST[a.limits], -1, -1):
         factor, integer = 1 << finer, round(number / a.scale * 2**finer)
         common = gcd(factor, integer)
         factor, integer = factor // common, integer // common
@@ -332,9 +333,9 @@ def _requantized(term: Term, names: set[str], out: Stored, bounds: Bounds) -> st
     if not isinstance(term, Scaled) or operands(term.text) != names:
         raise StaysFloat("it does not depend on all of its quantized inputs")
     mult, shift = multiplier_of(term.scale / out.scale, float(term.greatest))
-    low, high = limits_of(out.dtype)
-    error = term.error / out.scale + (high - low + 1) * 2**-16      # of the multiplier
-    if error >= MOST_OFF[out.dtype]:
+    farthest = max(abs(end - out.zp) for end in limits_of(out.dtype))
+    error = term.error / out.scale + (farthest + 1) * 2**-16        # of the multiplier
+    if error >= 1:
         raise StaysFloat(f"integers of 32 bits could be off by {error:.3g} steps")
     clamp = clamp_to(out, bounds)
     return (f"requantize({term.text}, {mult}, {shift}, {clamp['zp']}, {clamp['lo']}, "

@@ -263,8 +263,8 @@ class _Rewriting:
 
 
 def _of_outputs(array: np.ndarray, group: int, count: int) -> np.ndarray | None:
-    """What all input channels of a group have, for each of the outputs; None where they differ, or
-    have one for all groups."""
+    """One number for each output: the one that all input channels of its group have; None where
+    these differ, or where there is one number for all groups."""
     groups = array.reshape(group, -1) if array.size % group == 0 else array
     if array.ndim != 1 or groups.ndim != 2 or (groups != groups[:, :1]).any():
         return None

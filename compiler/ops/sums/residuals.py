@@ -1,7 +1,7 @@
 """Products whose sums meet a residual before they are requantized, once.
 
 A residual r of another scale is added in steps of the sums: ``sum x · w + r · factor``, with an
-integer factor for each channel.
+integer factor for each channel, which is below 0 where the residual is taken from the sums.
 """
 
 from collections.abc import Callable, Sequence
@@ -109,18 +109,21 @@ def _matrix_sums(attrs: Attributes, x: Array, w: Array) -> Array:
 # Integer forms
 
 
-def with_residual(view: QuantizedInputs, made: IntegerNode, residual: Stored, out: Stored
-                  ) -> IntegerNode:
-    """The product `made`, whose sums meet a residual. At most a step off: StaysFloat where it may
-    be more. Weights of a channel whose steps are too fine for a factor become coarser.
+def with_residual(view: QuantizedInputs, made: IntegerNode, residual: Stored, out: Stored,
+                  signs: tuple[int, int] = (1, 1)) -> IntegerNode:
+    """The product `made`, whose sums meet a residual, both times their `signs`. At most a step off:
+    StaysFloat where it may be more. Weights of a channel whose steps are too fine for a factor
+    become coarser.
     """
     if {residual.dtype, out.dtype} != {"int8"}:
         raise StaysFloat("what its sums meet, and its result, must be of 8 bits")
     weight, bias, mult, shift = (array for _, array in made.constants)
-    rows, share = weight.reshape(len(weight), -1).astype(np.int64), residual.scale / out.scale
+    rows, bias = signs[0] * weight.reshape(len(weight), -1).astype(np.int64), signs[0] * bias
+    share = residual.scale / out.scale
     fine = np.ldexp(mult.astype(np.float64), -shift)
     steps = np.maximum(fine, share / MOST)
-    shrunk, moved, met = rows * (fine / steps)[:, None], bias * (fine / steps), share / steps
+    shrunk, moved, met = (rows * (fine / steps)[:, None], bias * (fine / steps),
+                          signs[1] * share / steps)
     rows, bias, factor = (np.rint(exact).astype(np.int64) for exact in (shrunk, moved, met))
     greatest = max(abs(end - residual.zp) for end in limits_of("int8"))
     off = OFF + steps * (128 * np.abs(rows - shrunk).sum(axis=1) + np.abs(bias - moved)
@@ -129,14 +132,15 @@ def with_residual(view: QuantizedInputs, made: IntegerNode, residual: Stored, ou
         raise StaysFloat(f"its residual {residual.value!r} in steps of its sums could be "
                          f"{off.max():.3g} steps of the result off")
     folded = bias - residual.zp * factor
-    bounds = 128 * (np.abs(rows).sum(axis=1) + factor) + np.abs(folded)
+    bounds = 128 * (np.abs(rows).sum(axis=1) + np.abs(factor)) + np.abs(folded)
     check_accumulator(bounds, view.accumulator_bits)
     check_accumulator(np.abs(folded), what="bias")
     pairs = [multiplier_of(float(step), float(bound))
              for step, bound in zip(steps, bounds, strict=True)]
     mult, shift = (np.array(column, np.int32) for column in zip(*pairs, strict=True))
     sums = {"sums": "int64"} if bounds.max() >= 2**(ACCUMULATOR_BITS - 1) else {}
-    constants = (("weight", rows.astype(weight.dtype).reshape(weight.shape)),
+    wide = weight.dtype if rows.max(initial=0) <= limits_of(weight.dtype.name)[1] else np.int16
+    constants = (("weight", rows.astype(wide).reshape(weight.shape)),
                  ("bias", folded.astype(np.int32)), ("mult", mult), ("shift", shift),
                  ("factor", factor.astype(np.int16)))
     return IntegerNode(WITH_RESIDUAL[made.op], (*made.inputs, residual.value),

@@ -49,6 +49,18 @@ def test_every_layer_is_right(name) -> None:
     assert {slot.dtype for slot in (*program.inputs, *program.outputs)} == {"int16"}
 
 
+@pytest.mark.parametrize("target", [LONG, BATCHED])
+def test_arithmetic_of_one_and_of_two_tensors_is_right(target) -> None:
+    """A hard sigmoid, and the product with a gate for each channel."""
+    net = Net(3, element="int16")
+    x, gate = net.input(2, 6, 5, 4), net.input(2, 6, 1, 1, name="gate")
+    bounded = net.add_node("qmap", gate, function=(
+        "requantize((x0 + 700), 40000, 16, -300, -20000, 20000)"))
+    y = net.add_node("qmap", x, bounded, function=(
+        "requantize(((x0 - 5) * x1), 50000, 30, 12, -32768, 32767)"))
+    assert_right(target, net.graph(y), net.samples())
+
+
 @settings(max_examples=tries(6))
 @given(st.integers(0, 1 << 16), st.sampled_from((LONG, BATCHED, WIDE)), st.integers(1, 9),
        st.integers(1, 9), st.sampled_from(((1, 1), (3, 3), (2, 5))),

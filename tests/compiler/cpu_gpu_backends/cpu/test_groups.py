@@ -148,6 +148,22 @@ def test_rows_and_columns_stay_where_an_operand_tells_them_apart(shape) -> None:
                                   evaluate(graph, inputs)["y"])
 
 
+def test_axis_1_of_three_dimensions_is_no_channel_of_images() -> None:
+    """Its data meets images by broadcasting: its last two dimensions are pixels."""
+    net = Builder("net")
+    net.add_input("q", TensorType((4, 7, 9), "uint8"))
+    net.add_input("z", TensorType((1, 4, 7, 9), "float32"))
+    parameters = [net.add_constant("s", np.arange(1, 8, dtype=np.float32)),
+                  net.add_constant("o", np.arange(7, dtype=np.uint8))]
+    x = net.emit("dequantizelinear", "x", ["q", *parameters], "x", axis=1)
+    graph = net.finish([net.emit("add", "sum", [x, "z"], "y")])
+    group, = fuse(graph).groups
+    assert len(group.nodes) == 2
+    inputs = inputs_of(graph) | {"q": np.arange(252, dtype=np.uint8).reshape(4, 7, 9)}
+    np.testing.assert_array_equal(CpuTarget().compile(graph)(inputs)["y"],
+                                  evaluate(graph, inputs)["y"])
+
+
 @pytest.mark.parametrize(("shape", "seen"), [
     ((4, 1, 1), (4, 1, 1)), ((), ()), ((4, 7, 9), (4, 1, 63)), ((1, 1, 7, 9), (1, 1, 1, 63)),
 ])

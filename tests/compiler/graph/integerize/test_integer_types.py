@@ -121,17 +121,13 @@ def test_sums_of_16_bits_take_any_zero_point(qdq, rng, scales, zero) -> None:
     assert np.abs(found - wanted).max() <= 1.01 * scales[2]
 
 
-def test_sums_beyond_32_bits_are_maps(qdq, rng) -> None:
+def test_sums_beyond_32_bits_stay_in_float(qdq, rng) -> None:
     """Where the result's steps are so fine that no zero point takes what is too much."""
     one = qdq()
     a, b = (one.requantized(one.input(name, 3, 5), 1e-3, 0, "uint16") for name in "ab")
     model = one.model(one.requantized(one.add("Add", a, b, name="sum"), 1e-4, 0, "uint16"))
-    graph, real = (optimize(convert(model), passes) for passes in (
-        None, standard_passes(integerize=False)))
-    assert graph.node("sum").op == "qmap" and not graph.notes
-    feeds = {name: rng.uniform(0, 5, (3, 5)).astype(np.float32) for name in "ab"}
-    found, wanted = (evaluate(each, feeds)[each.outputs[0]] for each in (graph, real))
-    assert np.abs(found - wanted).max() <= 4.01e-4 and wanted.max() > 3
+    assert any(note.startswith("sum (add) stays in float: zp must be an int16, not ")
+               for note in optimize(convert(model)).notes)
 
 
 def test_a_form_of_another_type_stays_in_float(qdq, rng, monkeypatch) -> None:

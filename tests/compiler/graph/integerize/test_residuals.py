@@ -23,8 +23,9 @@ PRODUCTS = {
 
 
 def network(one, name: str, dtype: str, weights: str, out: float = 0.11, relu: bool = True,
-            first: bool = False, share: float = 1.0):
-    """A product, to which its own input is added. Returns the result and the input's shape."""
+            first: bool = False, share: float = 1.0, op: str = "Add"):
+    """A product, to which its own input is added, or from which it is taken. Returns the result and
+    the input's shape."""
     _, shape, kernel, axis, product = PRODUCTS[name]
     zeros = [int(zero) for zero in one.rng.integers(0, 90, 2)]
     x = one.requantized(one.input("x", *shape), 0.03, zeros[0], dtype)
@@ -34,7 +35,7 @@ def network(one, name: str, dtype: str, weights: str, out: float = 0.11, relu: b
     w = one.add("DequantizeLinear", *map(one.constant, (values, scales, zero)), axis=axis)
     bias = one.rng.normal(size=6) * (share == 1)
     y = product(one, x, w, one.constant(bias.astype(np.float32)))
-    y = one.add("Add", *((y, x) if first else (x, y)), name="sum")
+    y = one.add(op, *((y, x) if first else (x, y)), name="sum")
     y = one.add("Relu", y, name="act") if relu else y
     return one.requantized(y, out, zeros[1], dtype), shape
 
@@ -49,11 +50,13 @@ def differences(model, y: str, shape, rng):
 
 @settings(max_examples=tries(30))
 @given(st.sampled_from(sorted(PRODUCTS)), st.sampled_from(("int8", "uint8")),
-       st.sampled_from(("int8", "uint8")), st.booleans(), st.booleans(), st.integers(0, 1 << 16))
-def test_residuals(qdq, name: str, dtype: str, weights: str, relu: bool, first: bool, seed: int
-                   ) -> None:
+       st.sampled_from(("int8", "uint8")), st.booleans(), st.booleans(),
+       st.sampled_from(("Add", "Sub")), st.integers(0, 1 << 16))
+def test_residuals(qdq, name: str, dtype: str, weights: str, relu: bool, first: bool, op: str,
+                   seed: int) -> None:
+    """Sub with the residual first has the product with weights of the other sign."""
     one = qdq(seed=seed)
-    y, shape = network(one, name, dtype, weights, relu=relu, first=first)
+    y, shape = network(one, name, dtype, weights, relu=relu, first=first, op=op)
     graph, off = differences(one.model(y), y, shape, one.rng)
     assert [node.op for node in graph.nodes if node.op.endswith("_add")] == [PRODUCTS[name][0]]
     assert not graph.notes and off < 1.01 * 0.11
@@ -96,3 +99,15 @@ def test_a_residual_that_is_repeated_stays_in_float(qdq) -> None:
     notes = optimize(convert(one.model(one.requantized(y)))).notes
     assert any(note.startswith("product (conv2d) stays in float: ") and note.endswith(
         ", which its sums meet, must have their shape") for note in notes)
+
+
+def test_the_least_weight_has_no_other_sign_in_int8(qdq) -> None:
+    """A residual less a product with it has weights of 9 bits."""
+    one = qdq(seed=1)
+    x = one.requantized(one.input("x", 3, 4), 0.03, 0, "int8")
+    w = one.add("DequantizeLinear", one.constant(np.full((4, 4), -128, np.int8)),
+                one.constant(np.float32(0.002)), one.constant(np.int8(0)))
+    y = one.requantized(one.add("Sub", x, one.add("MatMul", x, w)), 0.05, 0, "int8")
+    graph, off = differences(one.model(y), y, (3, 4), one.rng)
+    (node,) = [node for node in graph.nodes if node.op == "qdense_add"]
+    assert graph.constants[node.inputs[2]].dtype == np.int16 and off < 1.01 * 0.05
