@@ -67,9 +67,7 @@ def add_compilation(parser: argparse.ArgumentParser) -> argparse._ActionsContain
         help="schedules and tiles: a database that lockstep tune has made, db for the one in the "
              "cache, records or plans that were written to a file; own: targets choose (default: "
              "those that come with Lockstep, else targets choose)")
-    add("--shape", action="append", type=shape, default=[], metavar="NAME=N",
-        help="extent of a dimension that the model leaves open, by its name or place (x.2: the "
-             "third of input x)")
+    add_shape(parser)
     add_bind(parser)
     add("--no-integerize", action="store_true", help="keep ONNX's float semantics on the host")
     add("--strict", action="store_true",
@@ -169,6 +167,13 @@ def quantizer_options(args: argparse.Namespace) -> dict[str, Any]:
     given = {name: getattr(args, name) for name in QUANTIZER}
     return {name: value for name, value in given.items()
             if value is not None and value != []}
+
+
+def add_shape(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--shape", action="append", type=shape, default=[], metavar="NAME=N",
+        help="extent of a dimension that the model leaves open, by its name or place (x.2: the "
+             "third of input x)")
 
 
 def add_bind(parser: argparse._ActionsContainer) -> None:
