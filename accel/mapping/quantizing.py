@@ -57,6 +57,20 @@ def quantizer_options(machine: Machine, given: Mapping[str, Any]) -> dict[str, A
     return {"patterns": machine.patterns, "made_for": made_for, **options}
 
 
+def options_of_one(machine: Machine, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that one of several machines can have of those that are given for all: weights
+    have 8 bits where it does not load fewer, and are pruned where it takes sparse ones.
+    """
+    options = dict(given)
+    if "weight_bits" in options:
+        bits = bits_by_name(options["weight_bits"])
+        options["weight_bits"] = {name: narrow if narrow in machine.config.weight_bits else 8
+                                  for name, narrow in bits.items()}
+    if not sparsity_of(machine)[1]:
+        options.pop("sparsity", None)
+    return options
+
+
 def _title(machine: Machine) -> str:
     """The name of the geometry, with the instructions that the shipped ones lack."""
     shipped = {one.name for one in SHIPPED}

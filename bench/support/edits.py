@@ -37,6 +37,9 @@ class Edit:
         return result
 
 
+_ORDER = (r"in \(self\._fetch, self\._store, self\._load\):"
+          r"(\n +m\.d\.comb \+= client\.request\.ready)")
+
 EDITS = {
     "a relay after fetch's requests": Edit(
         "core/fetch.py",
@@ -45,16 +48,14 @@ EDITS = {
         r"\1wiring.connect(m, requests.o, later.i)\n"
         r"\1wiring.connect(m, later.o, wiring.flipped(self.mem.request))"),
     "a queue of four before load's bursts": Edit(
-        "moving/load.py", r"incoming = Relay\(layout\)",
-        "incoming = Queue(layout, 4, registered=True)"),
+        "moving/load.py", r"incoming = relay\(layout, timing\.relay_cycles\)",
+        "incoming = Queue(layout, 4, timing.queue_cycles)"),
     "load goes before store": Edit(
-        "moving/arbiter.py",
-        r"in \(self\.fetch, self\.store, self\.load\):(\n +m\.d\.comb \+= client\.request\.ready)",
-        r"in (self.fetch, self.load, self.store):\1"),
+        "moving/arbiter.py", _ORDER,
+        r"in (self._fetch, self._load, self._store):\1"),
     "fetch comes last": Edit(
-        "moving/arbiter.py",
-        r"in \(self\.fetch, self\.store, self\.load\):(\n +m\.d\.comb \+= client\.request\.ready)",
-        r"in (self.store, self.load, self.fetch):\1"),
+        "moving/arbiter.py", _ORDER,
+        r"in (self._store, self._load, self._fetch):\1"),
     "a request in every other cycle": Edit(
         "moving/arbiter.py", r"free\.eq\(\(~request\.valid \| request\.ready\) & ~full\)",
         "free.eq(~request.valid & ~full)"),

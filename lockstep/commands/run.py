@@ -11,10 +11,7 @@ from lockstep.options.saved import saved_module
 from lockstep.options.results import add_pictures, add_rows
 from lockstep.options.choices import OneOf
 from lockstep.options.paths import input_file, model_file, output_file
-
-DEFAULT_SIMULATOR, RTL = "cycle", "verilator"
-TIMED = ("cycle", "slice")
-"""Simulators that can leave out values."""
+from lockstep.options.simulators import DEFAULT_SIMULATOR, RTL
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:

@@ -91,9 +91,11 @@ def _file(name: str, size: int, int8: bool) -> Path:
 
 
 def measure(machine: Machine, path: Path, calibration: Calibration | None = None,
-            host: str = TABLE, technology: Technology | None = None) -> NetworkCycles:
+            host: str = TABLE, technology: Technology | None = None,
+            shapes: Mapping[str, int] | None = None) -> NetworkCycles:
     """Compile the network for the accelerator and run it once, without values, in a technology; one
-    in float is quantized for the machine first. Raises DeviceError where the run fails.
+    in float is quantized for the machine first; `shapes` are extents of dimensions that it leaves
+    open. Raises DeviceError where the run fails.
     """
     from runtime import compile, report
 
@@ -101,7 +103,8 @@ def measure(machine: Machine, path: Path, calibration: Calibration | None = None
     if calibration and calibration.takes(path):
         made = calibration.quantized(path, machine)
         path, accuracy = made.path, made.accuracy
-    module = compile(str(path), machine=machine, sim="cycle", values=False, timeline=True)
+    module = compile(str(path), machine=machine, sim="cycle", values=False, timeline=True,
+                     shapes=shapes)
     for name in module.graph.inputs:            # cycles do not depend on values
         kind = module.graph.values[name]
         module.set_input(name, np.zeros(kind.shape, numpy_dtype(kind.dtype)))

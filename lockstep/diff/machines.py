@@ -96,8 +96,8 @@ def diff_closely(args: argparse.Namespace) -> int:
 def _measured(args: argparse.Namespace, machines: list[Machine],
               technology: Technology | None = None) -> Results:
     calibration = calibration_of(args)
-    return (measured(machines, args.networks, args.size, calibration, args.host, technology)
-            if args.networks else {})
+    return (measured(machines, args.networks, args.size, calibration, args.host, technology,
+                     dict(args.shape)) if args.networks else {})
 
 
 def _show_wholes(args: argparse.Namespace, results: Results, titles: list[str]) -> None:

@@ -37,7 +37,8 @@ def bench(args: argparse.Namespace) -> int:
     calibration, names = calibration_of(args), args.networks or DEFAULT
     asked = Asked.of(args, networks(names, args.size, int8=calibration is None))
     technology = load_technology(args.technology).at(machines[0].config.clock_mhz)
-    results = measured(machines, names, args.size, calibration, args.host, technology)
+    results = measured(machines, names, args.size, calibration, args.host, technology,
+                       dict(args.shape))
     if args.json:
         write_text(args.json, json.dumps({
             "machines": [{"name": title, "hash": machine.hash}
@@ -61,7 +62,8 @@ def measured_by(host: str) -> Sequence[str]:
 
 def measured(machines: Sequence[Machine], names: Sequence[str], size: int,
              calibration: Calibration | None = None, host: str = TABLE,
-             technology: Technology | None = None) -> Results:
+             technology: Technology | None = None, shapes: Mapping[str, int] | None = None
+             ) -> Results:
     """Measure networks on machines in a technology; a bar shows how far it is."""
     done: list[str] = []
     total = len(dict.fromkeys(names)) * len(machines)
@@ -71,7 +73,7 @@ def measured(machines: Sequence[Machine], names: Sequence[str], size: int,
         for name, path in files.items():
             for machine in machines:
                 results.setdefault(name, []).append(
-                    measure(machine, path, calibration, host, technology))
+                    measure(machine, path, calibration, host, technology, shapes))
                 done.append(name)
     return results
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from compiler.errors import RequestError
-from lockstep.options.arguments import (CALIBRATION, QUANTIZER, add_bind, add_quantizer,
+from lockstep.options.arguments import (CALIBRATION, QUANTIZER, add_bind, add_quantizer, add_shape,
                                         quantizer_options)
 from lockstep.options.paths import FunctionName, input_file, known_name
 
@@ -25,6 +25,7 @@ def add_calibration(parser: argparse.ArgumentParser, budget: str = "--budget") -
     add_accuracy(group)
     add_quantizer(group, budget)
     add_bind(group)
+    add_shape(parser)
 
 
 ACCURACY = ("held_out", "metric")

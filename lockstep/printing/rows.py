@@ -59,7 +59,7 @@ def _point(answer: Mapping[str, Any], point: Mapping[str, Any]) -> Iterator[tupl
     yield from (("machine", point["label"]), ("hash", point["hash"]), ("front", point["front"]),
                 ("effort", point["effort"]))
     for axis in answer["axes"]:
-        yield axis["name"], point["choices"].get(axis["name"], "")
+        yield axis["name"], point["choices"].get(axis["name"]) or _unvaried(answer, axis["name"])
     for one in answer["objectives"]:
         value, low, high, extrapolated = point["values"][one["name"]]
         name = one["title"]
@@ -70,6 +70,13 @@ def _point(answer: Mapping[str, Any], point: Mapping[str, Any]) -> Iterator[tupl
     for network, figures in point["networks"].items():
         yield from ((f"{network} {name}", value) for name, value in _single(figures))
     yield from ((f"bound by {bound}", share) for bound, share in point["bounds"].items())
+
+
+def _unvaried(answer: Mapping[str, Any], name: str) -> str:
+    """The option of a field that changes nothing in the base, where one of them does not."""
+    alone = next((axis["options"] for axis in answer["sensitivity"] if axis["axis"] == name), ())
+    same = (option["option"] for option in alone if option.get("point") == 0)
+    return next(same, "without" if name.startswith("+") else "base")
 
 
 def _single(figures: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

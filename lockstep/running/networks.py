@@ -8,8 +8,8 @@ from typing import Any
 from accel.machine.machine import Machine
 from accel.sim.rtl.waves import Waves
 from compiler.graph.graph import Graph
-from lockstep.commands.run import TIMED
 from lockstep.options.compilation import compiled, imported, machine_of, with_memory
+from lockstep.options.simulators import TIMED
 from lockstep.options.whole import calibration_of
 from lockstep.printing.progress import Watched, watching
 from runtime import SimulatedDevice

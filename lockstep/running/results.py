@@ -1,4 +1,4 @@
-"""What ``lockstep run`` writes and prints, and what its results follow from."""
+"""Writes and prints the results of ``lockstep run``, with their provenance."""
 
 import argparse
 import json
@@ -30,7 +30,7 @@ the host is this processor, its part.
 
 
 def provenance(args: argparse.Namespace, asked: Asked, machine) -> dict[str, Any]:
-    """What the report follows from, and what of it is measured."""
+    """Tells all that the report follows from, and what of it is measured."""
     by_auto = MEASURED_BY_AUTO if args.target.startswith("auto:") else ()
     by_host = MEASURED_HOST if args.host == THIS else ()
     name = machine.config.name if machine else ""
@@ -74,7 +74,7 @@ def show(args: argparse.Namespace, figures: Mapping[str, Any], machine=None) -> 
             say(whole_energy(part, figures["energy"]["joules"]))
     if machine and figures["simulator"] != args.sim:
         say(f"cycles by the {figures['simulator']} of the RTL: the cycle simulator was made for "
-            f"other hardware")
+            f"another machine")
     if machine and args.calibration is None and (
             note := origin_note(args.model.title, args.model, [machine])):
         say(note)

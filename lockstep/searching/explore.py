@@ -68,7 +68,7 @@ def explore(args: argparse.Namespace) -> int:
         asked = Asked.of(args, files)
         records = stack.enter_context(Records(args.db) if args.db else Records.in_cache())
         exploration = Exploration(
-            space, [ExploredNetwork.of(_name(name), path, calibration)
+            space, [ExploredNetwork.of(_name(name), path, calibration, args.shape)
                     for name, path in files.items()],
             objectives, records, budgets, strategy, trials, args.seed, technology, args.host,
             args.same_division)

@@ -10,7 +10,7 @@ import json
 import math
 import runpy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import CodeType
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from accel.machine.machine import Machine
-from accel.mapping.quantizing import machine_fingerprint
+from accel.mapping.quantizing import machine_fingerprint, options_of_one
 from compiler.errors import ArgumentError
 from compiler.frontend.onnx.nodes.external import external_files
 from compiler.native import build_once, digest
@@ -68,7 +68,8 @@ class Calibration:
 
     Parameters
     ----------
-    files : of samples. options : of `compiler.quantize.quantize`, the same for every machine.
+    files : of samples. options : of `compiler.quantize.quantize`, the same for every machine as far
+        as it can have them (`accel.mapping.quantizing.options_of_one`).
     held_out : files of other samples by which accuracy is told; by default `files`. Arrays that are
         no inputs are labels.
     metric : ``FILE.py:NAME``, a function of outputs and of what they should be; "" for decibels.
@@ -122,7 +123,7 @@ class Calibration:
         return CalibratedFile(made, file_digest(made), **figures)
 
     def _make(self, path: Path, machine: Machine, folder: Path) -> None:
-        found = self.quantize(path, machine)
+        found = replace(self, options=options_of_one(machine, self.options)).quantize(path, machine)
         found.save(folder / NETWORK)
         (folder / FIGURES).write_text(json.dumps({
             "accuracy": self.accuracy(path, found), "layers": len(found.layers),

@@ -96,12 +96,19 @@ def _host(exploration: Exploration) -> dict[str, Any]:
 
 
 def _quantized(exploration: Exploration) -> Iterator[str]:
-    """Tells the number of networks in int8 that the machines share."""
+    """Tells the number of networks in int8 that the machines share, and that no weights are as
+    narrow as machines could load them.
+    """
     for network in exploration.networks:
         if network.calibration:
             digests = {one.digest for one in exploration.quantized_of(network)}
             yield (f"{network.name}: quantized for each machine; machines here: "
                    f"{len(exploration.measured)}, different networks: {len(digests)}")
+            narrow = {bits for point, _ in exploration.measured.values()
+                      for bits in point.machine.config.weight_bits if bits < 8}
+            if narrow and "weight_bits" not in network.calibration.options:
+                yield (f"{network.name}: weights have 8 bits on all machines; --weight-bits "
+                       f"{min(narrow)} gives them fewer where machines load them")
 
 
 def _made_for(exploration: Exploration) -> Iterator[str]:

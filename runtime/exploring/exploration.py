@@ -284,7 +284,7 @@ class Exploration:
         """The trial of a network on a point, as it computes it."""
         return PointTrial(str(network.path), network.digest, point.toml, point.sources,
                           point.machine.hash, values, self.technology.text, point.effort,
-                          host_text(self.host))
+                          host_text(self.host), network.shapes)
 
     def known(self, network: ExploredNetwork, point: ExploredPoint) -> Result:
         """The result of a network on a point that was measured."""
@@ -307,8 +307,8 @@ class Exploration:
 
     def _task(self, network: ExploredNetwork, values: bool) -> Task:
         title = f"{network.name}: {'values' if values else 'time'} on machines"
-        return Task("explore", digest([network.digest, self.technology.text, self._host,
-                                       str(values)]), title)
+        return Task("explore", digest([network.digest, str(network.shapes), self.technology.text,
+                                       self._host, str(values)]), title)
 
 
 def _on(network: ExploredNetwork, point: ExploredPoint) -> ExploredNetwork | Result:

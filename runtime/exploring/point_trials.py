@@ -20,6 +20,7 @@ from accel.machine.config import AccelConfig
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
+from accel.mapping.quantizing import ACTIVATION_BITS
 from accel.sim.timed import cycle
 from compiler.errors import ArgumentError, Error
 from compiler.frontend.models import graph_of
@@ -29,6 +30,7 @@ from compiler.te import numpy_dtype
 from compiler.tune.space import Result
 from runtime.driver.calibrated import file_digest
 from runtime.driver.compilation import compile_on
+from runtime.driver.pipeline import is_about_float
 from runtime.devices.device import SimulatedDevice
 from runtime.module import Module
 from runtime.pricing.hosts import TABLE, host_of, host_text
@@ -43,6 +45,9 @@ BEGIN = '{"point": '     # of a trial's text
 CYCLES = "cycles"
 KEPT = 4                # networks
 SEED = 0                # of the inputs with which values are compared
+
+
+Shapes = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,7 @@ class PointTrial:
     technology : its text (`accel.estimates.technology.technology_of`), by whose energies joules
         are counted; "": none are.
     host : the text of the one that computes the rest (`runtime.pricing.hosts.host_of`).
+    shapes : extents of dimensions that the network leaves open.
     """
 
     network: str
@@ -124,6 +130,7 @@ class PointTrial:
     technology: str = ""
     effort: int = 0
     host: str = field(default_factory=lambda: host_text(TABLE))
+    shapes: Shapes = ()
 
     @property
     def target(self) -> str:
@@ -133,7 +140,7 @@ class PointTrial:
     @property
     def id(self) -> str:
         return digest([self.digest, self.toml, self.machine_hash, str(self.values), self.technology,
-                       str(self.effort), self.host])
+                       str(self.effort), self.host, str(self.shapes)])
 
     @property
     def text(self) -> str:
@@ -153,7 +160,9 @@ class PointTrial:
         """Raises ArgumentError for a text that is no trial of a point."""
         try:
             fields = json.loads(text)["point"]
-            return cls(**fields | {"sources": tuple(fields["sources"])})
+            return cls(**fields | {"sources": tuple(fields["sources"]),
+                                   "shapes": tuple((name, int(extent))
+                                                   for name, extent in fields["shapes"])})
         except (ValueError, TypeError, LookupError, RecursionError):
             raise ArgumentError(f"Trial must be what PointTrial.text gives, not {text[:80]!r}"
                                 ) from None
@@ -188,7 +197,7 @@ def _failure(error: str) -> Result:
 
 def _measured(trial: PointTrial) -> Result:
     machine = machine_of(trial.toml, trial.sources, trial.machine_hash)
-    graph = _graph(trial.network, trial.digest)
+    graph = _graph(trial.network, trial.digest, trial.shapes)
 
     def simulate(machine: Machine, program: Any, memory: np.ndarray) -> Any:
         return cycle.simulate(machine, program, memory, values=trial.values, timeline=True)
@@ -197,8 +206,7 @@ def _measured(trial: PointTrial) -> Result:
     module = compile_on(graph, Targets([accelerator(machine, device, effort=trial.effort)]),
                         cache=False)
     if not module.accelerated:
-        return _failure("all of the network runs on the host: a network in float must come with "
-                        "--calibration FILE, by which it is quantized")
+        return _failure(f"all of the network runs on the host{_why(module, machine)}")
     inputs = _inputs(graph, trial.values)
     for name, array in inputs.items():
         module.set_input(name, array)
@@ -216,6 +224,14 @@ def _measured(trial: PointTrial) -> Result:
         instructions=tuple((row["name"], row["executed"], row["reason"], row["luts"])
                            for row in figures["instructions"] if row["own"]))
     return Result(float(figures["cycles"]), CYCLES, details=result.text)
+
+
+def _why(module: Module, machine: Machine) -> str:
+    """Why the accelerator has nothing: the network must be quantized, else the first reason."""
+    if machine.config.output in ACTIVATION_BITS and any(map(is_about_float, module.graph.notes)):
+        return ": a network in float must come with --calibration FILE, by which it is quantized"
+    node, reason = next(iter(module.partition.stay.items()), ("", "it has no operators"))
+    return f", such as {node}: {reason}"
 
 
 def _beside(trial: PointTrial, module: Module) -> HostPart:
@@ -245,10 +261,10 @@ def machine_of(toml: str, sources: Sequence[str], expected: str) -> Machine:
 
 
 @lru_cache(KEPT)
-def _graph(path: str, expected: str) -> Graph:
+def _graph(path: str, expected: str, shapes: Shapes) -> Graph:
     if file_digest(Path(path)) != expected:
         raise ArgumentError(f"The network {path!r} is another one now")
-    return graph_of(path)
+    return graph_of(path, dict(shapes))
 
 
 def _inputs(graph: Graph, values: bool) -> Mapping[str, np.ndarray]:
@@ -269,7 +285,7 @@ def _inputs(graph: Graph, values: bool) -> Mapping[str, np.ndarray]:
 
 def _compared(trial: PointTrial, module: Module, inputs: Mapping[str, np.ndarray]) -> int:
     """The number of elements of all outputs. Raises ArgumentError where one is not the host's."""
-    reference = _reference(trial.network, trial.digest)(inputs)
+    reference = _reference(trial.network, trial.digest, trial.shapes)(inputs)
     total = 0
     for name in module.graph.outputs:
         found, wanted = np.asarray(module.get_output(name)), np.asarray(reference[name])
@@ -281,9 +297,9 @@ def _compared(trial: PointTrial, module: Module, inputs: Mapping[str, np.ndarray
 
 
 @lru_cache(KEPT)
-def _reference(path: str, expected: str) -> Module:
+def _reference(path: str, expected: str, shapes: Shapes) -> Module:
     """The network on the host alone."""
-    return compile_on(_graph(path, expected), Targets([]))
+    return compile_on(_graph(path, expected, shapes), Targets([]))
 
 
 def _counted(text: str, machine: Machine, module: Module, runs: Sequence[Any]

@@ -212,12 +212,13 @@ def test_a_run_too_long_for_vcd(capsys, tmp_path, monkeypatch) -> None:
 
 FULL_DISK = """
 import resource, sys
+from accel.machine.timing import TIMING
 from accel.sim.meaning import values
 from accel.sim.timed import cycle
 from fpga.memory import on_board
 import lockstep
 from lockstep.cli import main
-cycle._library(), values._library()     # compiled before there is a limit
+cycle._library(TIMING), values._library()       # compiled before there is a limit
 sys.dont_write_bytecode = True          # Python would keep what it can write of a module
 for limit, arguments in {cases!r}:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))

@@ -196,7 +196,7 @@ def test_wrong_options(capsys, option: str, value: str, message: str) -> None:
     (["--trace", "t.txt", "--sim", "verilator"],
      "Trace 't.txt' must end in one of .json, .json.gz, .vcd"),
     (["--trace", "t.json", "--sim", "functional"],
-     "--trace must come with --sim cycle or verilator: functional has no cycles"),
+     "--trace must come with --sim cycle, slice or verilator: functional has no cycles"),
     (["--trace", "t.json", "--target", "cpu"],
      "--trace must be left out with --target cpu: the host has no cycles"),
     (["--waves", "conv1", "--sim", "cycle"],
@@ -212,7 +212,7 @@ def test_wrong_options(capsys, option: str, value: str, message: str) -> None:
     (["--no-values", "--target", "cpu"],
      "--no-values must be left out with --target cpu: the host has no cycles"),
     (["--no-values", "--sim", "verilator"],
-     "--no-values must come with --sim cycle, not verilator"),
+     "--no-values must come with --sim cycle or slice, not verilator"),
     (["--no-values", "--sim", "cycle", "--output", "y.npz"],
      "--output must be left out with --no-values: there are none"),
 ])

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from accel.machine.loading import load_machine
@@ -12,7 +13,7 @@ from examples.digits.data import held_out
 from lockstep.cli import main
 from runtime.driver.calibrated import Calibration
 from runtime.driver.quantization import quantize
-from tests.support.whole import write_case
+from tests.support.whole import CHANNELS, SIZE, write_case
 
 BASE = "tiny-1x4x4"
 METRIC = """
@@ -150,3 +151,44 @@ def test_a_network_in_float_needs_samples(case: Path, capsys) -> None:
     assert main(["explore", str(case / "net.onnx"), "--base", BASE, "--vary", "block_out=8",
                  "--db", str(case / "none.sqlite"), "--processes", "0"]) == 2
     assert "a network in float must come with --calibration FILE" in capsys.readouterr().err
+
+
+def test_a_machine_that_stores_no_integers_has_another_reason(case: Path, capsys) -> None:
+    machine = Path(__file__).parents[2] / "examples" / "machines" / "bfloat16.py"
+    assert main(["explore", str(case / "net.onnx"), "--base", str(machine), "--vary", "block_out=8",
+                 "--db", str(case / "none.sqlite"), "--processes", "0"]) == 2
+    assert re.search(r"all of the network runs on the host, such as \w+: ", capsys.readouterr().err)
+
+
+def test_explored_machines_have_the_bits_of_weights_that_they_load(case: Path, capsys) -> None:
+    given = ["explore", str(case / "net.onnx"), "--base", BASE, "--vary", "weight_bits=8,8+4",
+             "--processes", "0", "--db", str(case / "bits.sqlite"), "--no-check", "--objective",
+             "ms,accuracy", "--calibration", str(case / "x.npz"), "--json", str(case / "w.json")]
+    assert main([*given, "--weight-bits", "4"]) == 0
+    assert "weights have 8 bits" not in capsys.readouterr().out
+    answer = json.loads((case / "w.json").read_text())
+    wide, narrow = (point["values"] for point in answer["points"])
+    assert narrow["dram"][0] < wide["dram"][0] and narrow["accuracy"][0] < wide["accuracy"][0]
+    assert main(given) == 0
+    assert ("net.onnx: weights have 8 bits on all machines; --weight-bits 4 gives them fewer where "
+            "machines load them") in " ".join(capsys.readouterr().out.split())
+
+
+def test_open_dimensions_have_the_extents_that_are_given(case: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(case)
+    model = onnx.load("net.onnx")
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "n"
+    onnx.save(model, "open.onnx")
+    given = ["--base", BASE, "--calibration", "x.npz", "--shape", "n=2", "--json", "s.json"]
+    assert main(["explore", "open.onnx", "--vary", "block_out=8", "--processes", "0", "--db",
+                 "open.sqlite", *given]) == 0
+    explored = json.loads(Path("s.json").read_text())["points"][0]["networks"]["open.onnx"]
+    assert main(["intrinsic", "bench", "open.onnx", "--machine", BASE, *given]) == 0
+    told = json.loads(Path("s.json").read_text())["networks"]["open.onnx"][0]
+    assert explored["cycles"] == told["cycles"] and explored["macs"] == told["macs"]
+    assert explored["macs"] == 2 * 3 * SIZE ** 2 * 9 * CHANNELS ** 2
+    capsys.readouterr()
+    assert main(["diff", BASE, "addrelu.py", "--network", "open.onnx", *given[2:4]]) == 2
+    assert "no value for dimension 'n' of input 'x'; bind each with --shape" in (
+        capsys.readouterr().err)

@@ -77,9 +77,10 @@ def test_a_call_that_does_not_fit(function: str, given: list, options, message: 
      "Simulator must be one of functional, cycle, slice, verilator, not ['cycle']"),
     ({"thraeds": 1}, "compile has no option 'thraeds'; the nearest are threads"),
     ({"calibrate": 1}, "compile has no option 'calibrate'; the nearest are calibration"),
-    ({"latency": 1}, "latency must come with the simulator cycle or verilator, not functional"),
+    ({"latency": 1},
+     "latency must come with the simulator cycle or slice or verilator, not functional"),
     ({"sim": "verilator", "values": True},
-     "values must come with the simulator cycle, not verilator"),
+     "values must come with the simulator cycle or slice, not verilator"),
     ({"sim": "cycle", "latencies": 1}, "compile has no option 'latencies'; the nearest are "
                                        "latency, patterns, plans"),
     ({"sim": "cycle", "values": 1}, "values must be True or False, not 1"),

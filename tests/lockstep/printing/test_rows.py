@@ -28,9 +28,13 @@ def test_machines_of_an_exploration() -> None:
              "host_layers": 2, "host_share": 0.5, "other_division": "",
              "values": {"energy": [2.0, 1.0, 3.0, False]}, "bounds": {"gemm": 1.0},
              "networks": {"digits": {"cycles": 7, "accuracy": None, "layers": []}}}
-    assert point_rows({"axes": [{"name": "wgt"}, {"name": "acc"}], "points": [point],
+    alone = [{"axis": "acc", "options": [{"option": "8", "point": 1}, {"option": "4", "point": 0}]},
+             {"axis": "out", "options": [{"option": "8", "reason": "too large"}]}]
+    axes = [{"name": name} for name in ("wgt", "acc", "out", "+absdiff")]
+    assert point_rows({"axes": axes, "points": [point], "sensitivity": alone,
                        "objectives": [{"name": "energy", "title": "energy, uJ"}]}) == [{
-        "machine": "base", "hash": "ab", "front": True, "effort": 0, "wgt": "half", "acc": "",
+        "machine": "base", "hash": "ab", "front": True, "effort": 0, "wgt": "half", "acc": "4",
+        "out": "base", "+absdiff": "without",
         "energy, uJ": 2.0, "energy, uJ low": 1.0, "energy, uJ high": 3.0,
         "energy, uJ extrapolated": False, "host layers": 2, "host share": 0.5,
         "other division": "", "digits cycles": 7, "digits accuracy": None, "bound by gemm": 1.0}]
