@@ -8,11 +8,12 @@ part of it: hardware and `cycle.cpp` both read them. `accel.sim.checking.recordi
 """
 
 import tomllib
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from accel.sim.rtl.gateware import ROOT, code_of, files_in, patches, texts_of
-from compiler.native import digest, note, noted
+from compiler.native import CacheError, digest, note, noted
 
 RECORD = Path(__file__).with_name("made_for.toml")
 _ROOMS = ("accel/hw", "accel/datapath")
@@ -30,7 +31,8 @@ def hardware() -> str:
     texts = texts_of(*paths)
     if not (found := noted("code", texts)):
         found = digest(f"{path.relative_to(ROOT)}\n{code_of(path.read_text())}" for path in paths)
-        note("code", texts, found)
+        with suppress(CacheError):
+            note("code", texts, found)
     return found
 
 
