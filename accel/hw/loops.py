@@ -12,10 +12,6 @@ COMPUTE_OPERANDS = {"dst": 16, "a": 16, "b": 16}
 """Operands of gemm and vector, and the bits of their addresses."""
 
 
-ADDED = 3
-"""Cycles in which the addresses of an iteration are added up."""
-
-
 class LoopNest(wiring.Component):
     """Runs the loops of an instruction, the last innermost.
 
@@ -40,7 +36,7 @@ class LoopNest(wiring.Component):
         with `before` and `after`, iterations near the ends are padding.
     operands : their names and widths.
     tag : shape of what is handed on with every iteration of an instruction.
-    cycles : `nest_cycles`.
+    timing : the machine's.
 
     Members
     -------
@@ -55,8 +51,9 @@ class LoopNest(wiring.Component):
     out_tag : that of its instruction.
     """
 
-    def __init__(self, loops: data.ArrayLayout, operands: dict[str, int], tag, cycles: int):
-        self.cycles = cycles
+    def __init__(self, loops: data.ArrayLayout, operands: dict[str, int], tag,
+                 timing: CoreTiming):
+        self.cycles, self._extra = timing.nest_cycles, timing.extra("nest_cycles")
         self.levels, self._operands = loops.length, operands
         self._padded = "before" in dict(loops.elem_shape)
         super().__init__({
@@ -119,7 +116,7 @@ class LoopNest(wiring.Component):
             address = Signal(width, name=f"{name}_address", reset_less=True)
             m.d.sync += address.eq(halves[0] + halves[1])
             m.d.comb += self.out[name].eq(
-                delayed(m, address, self.cycles - ADDED, f"{name}_address", reset_less=True))
+                delayed(m, address, self._extra, f"{name}_address", reset_less=True))
         flags = {"last": last, "tag": tag,
                  "first": Cat(level.neutral for level in levels).all()}
         self._hand_on(m, flags, [level.pads() for level in levels] if self._padded else [])

@@ -277,6 +277,17 @@ class Structure:
                 for unit in self.units),
             tuple(replace(buffer, name=new(buffer.name)) for buffer in self.buffers))
 
+    def with_vector(self, unit: str, results: str) -> "Structure":
+        """This structure with one more unit of vector, as the first one is, whose results lie in a
+        buffer of their own, from which the same unit stores them."""
+        first, roles = self.of_kind(Kind.VECTOR)[0], self.roles
+        ports = tuple(replace(port, buffer=results) if port.buffer == roles.out else port
+                      for port in first.ports)
+        units = (replace(one, ports=(*one.ports, Port("src", results)))
+                 if one.name == roles.store else one for one in self.units)
+        return Structure((*units, Unit(unit, Kind.VECTOR, ports)),
+                         (*self.buffers, replace(self.buffer(roles.out), name=results)))
+
     @cached_property
     def in_roles(self) -> "Structure":
         """This structure with the name of its role for each unit and buffer that has one."""

@@ -195,6 +195,11 @@ class CoreTiming:
         """tokens that a counter holds"""
         return (1 << self.token_bits) - 1
 
+    def extra(self, name: str) -> int:
+        """The cycles beyond the least, for which hardware has nothing but registers."""
+        (field,) = (one for one in fields(self) if one.name == name)
+        return getattr(self, name) - limits_of(field).least
+
     def write_room(self, bus_bytes: int) -> int:
         """The beats of stores that there is room for: two bursts, and at least 16 beats."""
         return max(16, 2 * self.burst_bytes // bus_bytes)

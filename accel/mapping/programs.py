@@ -19,6 +19,7 @@ from accel.mapping.plans.choices import Group, LayerPart
 from accel.mapping.plans.interleave import interleave
 from accel.mapping.positions.puts import PlacePut, widened
 from accel.mapping.schedules import prefix_of, scheduled
+from accel.mapping.spreading import spread
 from accel.proof.legal import IllegalProgram, ordered
 from compiler.defects import blame, blaming
 
@@ -68,6 +69,7 @@ def lowered_group(machine: Machine, group: Group, memory: MemoryMap, from_above:
         parts = [_stream(machine, part, memory, from_above) for part in group]
     stream = parts[0] if len(parts) == 1 else interleave(
         machine, parts[0], parts[1], group[0].cost.work)
+    stream = spread(machine, stream)
     puts = tuple(_put_of(machine, part.layer, memory.forms, stream) for part in group
                  if part.layer.node.op == "qput")
     return LoweredGroup(group, constants_first(machine, widened(machine, stream, puts)), puts)

@@ -24,6 +24,7 @@ from compiler.ops.term_patterns import TermPattern
 from compiler.quantize.improve.bias_correction import correct_biases
 from compiler.quantize.improve.budget import Budget
 from compiler.quantize.improve.equalization import equalize
+from compiler.quantize.improve.fragile import fragile
 from compiler.quantize.improve.noise import Measured, Noise, Tick, alone, effects, measure
 from compiler.quantize.improve.sparsity import Sparsity, pattern_of, prune
 from compiler.quantize.improve.weight_bits import (bits_by_name, chosen_bits, is_weighted,
@@ -36,7 +37,8 @@ from compiler.quantize.networks.recurrent import parts
 from compiler.quantize.networks.source import Source, source_of
 from compiler.quantize.networks.weights import WEIGHTED
 from compiler.quantize.plans.meanings import steps_off, usable
-from compiler.quantize.plans.plan import Plan, disproportionate, make_plan
+from compiler.quantize.plans.plan import (Plan, disproportionate, in_own_scales,
+                                           make_plan)
 from compiler.quantize.plans.writer import write
 from compiler.quantize.ranges.calibration import Samples, program
 from compiler.quantize.ranges.observers import Observer, observer
@@ -174,7 +176,7 @@ def _unwatched(stage: str, steps: int) -> AbstractContextManager[Tick]:
 @called_by_name
 def quantize(model: Any, calibration: CalibrationSet, *,
              observer: str = "minmax", percentile: float = 99.99, equalize: bool = False,
-             bias_correction: bool = False, keep_float: Iterable[str] = (),
+             bias_correction: bool = True, keep_float: Iterable[str] = (),
              budget: float | str | None = None,
              weight_bits: int | Mapping[str, int] | Iterable[str] = 8, activation_bits: int = 8,
              accumulator_bits: int = 32,
@@ -278,9 +280,12 @@ class _Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt(_Choice):
-    """A choice of layers in float, and its results."""
+    """A choice of layers in float, and its results; `plain` is the network before its biases were
+    corrected for all that is quantized.
+    """
 
     measured: Measured
+    plain: LayeredNetwork
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,7 +419,11 @@ class _Quantizer:
             require_room(self.graph)
             self.ranges = self._calibrate([value for value in self.first.groups
                                            if value not in self.first.constants])
-            self.kept |= disproportionate(self.network, self.first, self.ranges)
+            self.kept |= (disproportionate(self.network, self.first, self.ranges)
+                          | in_own_scales(self.network, self.first, self.ranges))
+            plan = make_plan(self.network, self.kept, self.unbounded)
+            self.kept |= fragile(self.network, self.graph, plan, plan.scales(self.ranges),
+                                 self.samples, RANKING_SAMPLES)
         return self.kept
 
     def _calibrate(self, wanted: Collection[str]) -> Ranges:
@@ -451,18 +460,19 @@ class _Quantizer:
     def _attempt(self, kept: Mapping[str, str]) -> _Attempt:
         chosen = self._chosen(kept)
         network, plan, scales = chosen.network, chosen.plan, chosen.scales
+        plain = replace(network, layers=list(network.layers))
         if self.options.bias_correction:
             with self.watch("bias correction", self.samples.count) as tick:
                 correct_biases(network, self.graph, plan, scales, self.samples, tick)
         with self.watch("comparing with float", self.samples.count) as tick:
             measured = measure(network, self.graph, plan, scales, self.samples, tick)
-        return _Attempt(network, plan, scales, chosen.declined, measured)
+        return _Attempt(network, plan, scales, chosen.declined, measured, plain)
 
     def _rank(self, attempt: _Attempt) -> dict[str, Noise]:
         """The output noise of each layer quantized by itself, largest first."""
         plan = attempt.plan
         with self.watch("ranking layers", len(plan.quantized)) as tick:
-            noises = effects(attempt.network, self.graph, plan, attempt.scales, self.samples,
+            noises = effects(attempt.plain, self.graph, plan, attempt.scales, self.samples,
                              RANKING_SAMPLES, tick)
         order = sorted(noises, key=lambda value: -noises[value].noise)    # stable: depth decides
         return {value: noises[value] for value in order}
@@ -510,7 +520,7 @@ class _Quantizer:
             by_itself = alone(attempt.network, self.graph, attempt.plan, attempt.scales,
                               self.samples, tick)
         return tuple(_figures(layer, attempt, by_itself, ranking, self._declined(layer, attempt))
-                     for layer in attempt.network.layers)
+                     for layer in attempt.plain.layers)
 
     def _declined(self, layer: Layer, attempt: _Attempt) -> str:
         """Why instructions do not compute operators of the layer that they match."""

@@ -135,7 +135,7 @@ def _show(report) -> None:
     console.print(f"{report.programs} programs, {report.instructions:,} instructions, "
                   f"{report.cycles:,} cycles")
     for name in report.left_out:
-        console.print(f"left out: {name}, which has the shipped units and buffers alone")
+        console.print(f"left out: {name}, which was made for another machine")
     if report.difference is not None:
         console.print(report.difference.describe(), highlight=False, markup=False)
     for name in report.empty:

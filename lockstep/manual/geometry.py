@@ -42,8 +42,9 @@ MEMORY = (
     "[Memory port](machine.md#memory-port) says what the model does.")
 TIMING = (
     "The table `[timing]`. What is left out has its default. Hardware and cycle simulator are "
-    "built from these numbers: `--vary timing.ahead=8,32` of `lockstep explore` tries some, "
-    "[the machine](machine.md#time) has those that follow.")
+    "built from these numbers: `--vary timing.ahead=8,32` of `lockstep explore` tries some. A "
+    "cycle more costs registers as wide as what passes, a deeper queue distributed memory. "
+    "[The machine](machine.md#time) says what each means, and which others follow.")
 DOUBLED = (
     f"Estimates for an ECP5 ([what they are](estimates.md)) of {MACHINE}, and of the same machine "
     "with one field doubled. Multipliers and block RAMs are counted, the other figures come from "
@@ -63,7 +64,7 @@ def _lines() -> Iterator[str]:
     yield from ("## The memory behind the core", "", *_paragraphs([MEMORY]),
                 *_items(fields(Dram)), "")
     yield from ("## The times of the hardware", "", *_paragraphs([TIMING]),
-                *_items(fields(CoreTiming)), "")
+                *_times(), "")
     yield from ("## What doubling a field costs", "", *_paragraphs([DOUBLED]), *_doubled())
 
 
@@ -75,6 +76,14 @@ def _paragraphs(texts: Iterable[str]) -> Iterator[str]:
 def _items(some: Iterable[Field[Any]]) -> Iterator[str]:
     for field in some:
         yield from _wrapped(_item(field, limits_of(field)), "- ")
+
+
+def _times() -> Iterator[str]:
+    yield "| field | default | legal |"
+    yield "|---|--:|---|"
+    for field in fields(CoreTiming):
+        legal = "; ".join(_rules(field, limits_of(field)))
+        yield f"| `{field.name}` | {field.default} | {legal} |"
 
 
 def _item(field: Field[Any], limits: FieldLimits) -> str:

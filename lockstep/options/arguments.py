@@ -133,7 +133,7 @@ QUANTIZER = ("observer", "percentile", "equalize", "bias_correction", "keep_floa
 
 def add_quantizer(parser: argparse._ActionsContainer, budget: str = "--budget") -> None:
     """Adds the options of quantization; `budget` is the name of one that other commands have for
-    something else. An option that is not given is None, False or empty.
+    something else. An option that is not given is None or empty.
     """
     add = parser.add_argument
     add("--observer", type=OneOf("compiler.quantize.ranges.observers:OBSERVERS"),
@@ -141,10 +141,10 @@ def add_quantizer(parser: argparse._ActionsContainer, budget: str = "--budget") 
              "(default minmax)")
     add("--percentile", type=float, metavar="P",
         help="of --observer percentile: from the (100 - P)th to the Pth (default 99.99)")
-    add("--equalize", action="store_true",
+    add("--equalize", action="store_true", default=None,
         help="first bring channels of layers in a row to like ranges (cross-layer equalization)")
-    add("--bias-correction", action="store_true",
-        help="correct biases so that the samples' means stay")
+    add("--bias-correction", action=argparse.BooleanOptionalAction,
+        help="correct biases so that the samples' means stay (default: yes)")
     add("--keep-float", action="append", default=[], metavar="LAYER",
         help="leave this layer in float (repeatable)")
     add(budget, dest="budget", metavar="POINTS|NdB",
@@ -166,7 +166,7 @@ def quantizer_options(args: argparse.Namespace) -> dict[str, Any]:
     """The options of `QUANTIZER` that were given."""
     given = {name: getattr(args, name) for name in QUANTIZER}
     return {name: value for name, value in given.items()
-            if value is not None and value is not False and value != []}
+            if value is not None and value != []}
 
 
 def add_shape(parser: argparse._ActionsContainer) -> None:

@@ -37,7 +37,7 @@ def _run(args: argparse.Namespace, saved, trace, asked: Asked) -> int:
     programs = [compiled.program for compiled in module.accelerated]
     if trace:
         trace.require_space(programs)
-    require_programs(args, programs)
+    require_programs(args, programs, machine)
     inputs = random_inputs(module.graph, args.seed) if given is None else given
     set_inputs(module, inputs)
     begin = time.perf_counter()

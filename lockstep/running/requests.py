@@ -3,7 +3,7 @@
 import argparse
 
 from accel.estimates.technology import load_technology
-from accel.sim.timed import made_for
+from accel.sim.timed import cycle
 from compiler.errors import RequestError
 from lockstep.report import require_plotly
 from lockstep.report.pictures import require_matplotlib
@@ -57,35 +57,29 @@ def _require_page(args: argparse.Namespace) -> None:
     if wanted and args.sim != "cycle":
         raise RequestError(f"--{wanted[0]} must come with --sim cycle, not {args.sim}: the cycle "
                            f"simulator alone says what every unit did when")
-    if wanted:
-        _require_cycle_simulator(f"--{wanted[0]}")
     if args.report:
         require_plotly()
     require_matplotlib(args)
-
-
-def _require_cycle_simulator(option: str) -> None:
-    """Refuses an option of the cycle simulator where the slice of the RTL takes its place."""
-    if not made_for.is_of_now():
-        raise RequestError(f"{option} must come with the hardware that the cycle simulator was "
-                           f"made for: this one is simulated by its slice, which has cycles and "
-                           f"counters alone")
 
 
 def _require_technology(args: argparse.Namespace) -> None:
     if args.sim != "cycle":
         raise RequestError(f"--technology must come with --sim cycle, not {args.sim}: the cycle "
                            f"simulator alone counts every access")
-    _require_cycle_simulator("--technology")
     args.technology = load_technology(args.technology)
 
 
-def require_programs(args: argparse.Namespace, programs) -> None:
-    """Refuses options about programs where the accelerator has none, or not the layer."""
+def require_programs(args: argparse.Namespace, programs, machine) -> None:
+    """Refuses options about programs where the accelerator has none, or not the layer, or where the
+    slice of the RTL takes the cycle simulator's place."""
     for option in (*PAGES, "technology"):
         if getattr(args, option) and not programs:
             raise RequestError(f"--{option} must be left out for {str(args.model)!r}: all of it "
                                f"runs on the host, which has no cycles")
+        if getattr(args, option) and not cycle.models(machine):
+            raise RequestError(f"--{option} must be left out for a machine that the cycle "
+                               f"simulator was not made for: the slice of its RTL has cycles and "
+                               f"counters alone")
     layers = [name for program in programs for name, _ in program.layers]
     if args.waves and args.waves[0] not in layers:
         raise RequestError(f"--waves must name a layer that runs on the accelerator "

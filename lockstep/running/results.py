@@ -74,7 +74,7 @@ def show(args: argparse.Namespace, figures: Mapping[str, Any], machine=None) -> 
             say(whole_energy(part, figures["energy"]["joules"]))
     if machine and figures["simulator"] != args.sim:
         say(f"cycles by the {figures['simulator']} of the RTL: the cycle simulator was made for "
-            f"other hardware")
+            f"another machine")
     if machine and args.calibration is None and (
             note := origin_note(args.model.title, args.model, [machine])):
         say(note)

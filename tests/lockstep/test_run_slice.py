@@ -26,7 +26,7 @@ def test_other_hardware_runs_on_its_slice_and_says_so(monkeypatch, tmp_path, cap
     assert "the slice" not in capsys.readouterr().out
     monkeypatch.setattr(made_for, "recorded", lambda: "another")
     assert told(tmp_path / "c.json") == ("slice", cycles)
-    assert ("cycles by the slice of the RTL: the cycle simulator was made for other hardware"
+    assert ("cycles by the slice of the RTL: the cycle simulator was made for another machine"
             in capsys.readouterr().out)
 
 
@@ -36,5 +36,5 @@ def test_what_the_slice_does_not_know_is_refused(monkeypatch, tmp_path, capsys, 
     value = "45nm" if option == "--technology" else str(tmp_path / "page.html")
     assert main([*RUN, option, value]) == 2
     assert capsys.readouterr().err == (
-        f"lockstep: error: {option} must come with the hardware that the cycle simulator was made "
-        f"for: this one is simulated by its slice, which has cycles and counters alone\n")
+        f"lockstep: error: {option} must be left out for a machine that the cycle simulator was "
+        f"not made for: the slice of its RTL has cycles and counters alone\n")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from accel.machine.config import AccelConfig
 from accel.machine.intrinsics import SHIPPED, also_on
 from accel.machine.machine import Machine
-from accel.machine.structure import SHIPPED_STRUCTURE, Port, Structure
+from accel.machine.structure import SHIPPED_STRUCTURE
 
 NAMES = {
     "load": "reader", "gemm": "mac", "vector": "lanes", "store": "writer",
@@ -21,12 +21,5 @@ def renamed(config: AccelConfig) -> AccelConfig:
 
 def two_vectors(config: AccelConfig) -> Machine:
     """A machine with a second unit of vector, which writes a buffer of its own."""
-    shipped = SHIPPED_STRUCTURE
-    vector, store, out = shipped.unit("vector"), shipped.unit("store"), shipped.buffer("out")
-    second = replace(vector, name="vector2", ports=tuple(
-        replace(port, buffer="out2") if port.buffer == "out" else port for port in vector.ports))
-    structure = Structure(
-        (*(replace(unit, ports=(*unit.ports, Port("src", "out2"))) if unit is store else unit
-           for unit in shipped.units), second),
-        (*shipped.buffers, replace(out, name="out2")))
+    structure = SHIPPED_STRUCTURE.with_vector("vector2", "out2")
     return Machine(replace(config, structure=structure), SHIPPED + also_on("vector2", SHIPPED))

@@ -57,7 +57,7 @@ class Acc(wiring.Component):
             m.d.comb += row.word_select(lane, bits).eq(
                 _selected([one.word_select(lane, bits) for one in rows], chosen))
         m.d.comb += port.r_data.eq(delayed(
-            m, row, self.config.timing.read_cycles - RAM_CYCLES, f"{name}_row", reset_less=True))
+            m, row, self.config.timing.extra("read_cycles"), f"{name}_row", reset_less=True))
 
     def _bank(self, m: Module, index: int) -> list[Value]:
         """One bank, driven by the unit that holds it: data of its parts, each a memory."""

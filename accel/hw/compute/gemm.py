@@ -71,7 +71,7 @@ class Gemm(wiring.Component):
                                      name: Shape(interval.width, interval.signed)
                                      for name, interval in self.plan.immediates.items()}})
         m.submodules.nest = nest = LoopNest(
-            GEMM["loops"].shape, COMPUTE_OPERANDS, tag, config.timing.nest_cycles)
+            GEMM["loops"].shape, COMPUTE_OPERANDS, tag, config.timing)
         issued = self._slot(m, nest, issue, tag) if self.plan.meeting else nest
         pass_through(m, self, issue, self._acc)
         word, of = data.View(GEMM, self.commands.p.word), nest.out_tag

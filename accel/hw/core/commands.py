@@ -55,8 +55,8 @@ class CommandQueue(wiring.Component):
         push, pop = self.i.push & self.i.ready, self.o.valid & self.o.ready
         move, moved = Signal(), Signal()
         _, some, full = tally(m, "items", depth, push, pop)
-        cycles = self._config.timing.queue_cycles
-        _, stored, _ = tally(m, "stored", depth, delayed(m, push, cycles - 2, "pushed"), move)
+        extra = self._config.timing.extra("queue_cycles")
+        _, stored, _ = tally(m, "stored", depth, delayed(m, push, extra, "pushed"), move)
         m.d.comb += [self.some.eq(some), self.i.ready.eq(~full), move.eq(stored & ~self.o.valid)]
         m.d.sync += [moved.eq(move), self.o.valid.eq(Mux(self.o.valid, ~self.o.ready, stored))]
         with m.If(push):

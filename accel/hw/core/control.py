@@ -87,7 +87,7 @@ class Control(wiring.Component):
                     self.waiting.eq(Cat(u.blocked for u in self._seen)),
                 ]
         on, ending = Signal(), Signal()
-        runs = trail(m, self.running, self._timing.over_cycles - 2, "running")
+        runs = trail(m, self.running, self._timing.extra("counter_cycles") + 1, "running")
         m.d.comb += on.eq(Cat(runs).any())
         m.d.sync += [ending.eq(on), self.done.eq(self.done | ending & ~on)]
         with m.If(self.running & self.halt):
@@ -102,7 +102,8 @@ class Control(wiring.Component):
                failed: Signal):
         """`start`, `clear`, and at least a cycle in which what `clear` resets is reset."""
         begins = Signal()
-        cleared = [Signal(name=f"cleared{cycle}") for cycle in range(self._timing.begin_cycles - 2)]
+        cleared = [Signal(name=f"cleared{cycle}") for cycle in range(
+            self._timing.extra("begin_cycles") + 1)]
         m.d.comb += begins.eq(self.start & ~(ending | self.clear | Cat(cleared).any()))
         m.d.sync += [self.clear.eq(begins), Cat(cleared).eq(Cat(self.clear, *cleared))]
         with m.If(begins):
@@ -122,7 +123,7 @@ class Control(wiring.Component):
         still = ~memory_open & Cat(u.idle | u.blocked for u in seen).all()
         m.d.sync += quiet.eq(Cat(
             still, still & fetch_blocked & Cat(u.blocked | ~u.queued for u in seen).all()))
-        settled, stuck = delayed(m, quiet, self._timing.seen_cycles - 2, "quiet")
+        settled, stuck = delayed(m, quiet, self._timing.extra("seen_cycles"), "quiet")
         return settled, stuck
 
     def _errors(self, m: Module) -> tuple[tuple, Signal]:

@@ -59,7 +59,7 @@ class Counters(wiring.Component):
 
     def _late(self, m: Module, event: Signal, name: str) -> Signal:
         """An event, later by what the counters need not."""
-        return delayed(m, event, self._timing.counter_cycles - 3, name)
+        return delayed(m, event, self._timing.extra("counter_cycles"), name)
 
     def _activities(self, m: Module, platform, unit: str, first: int) -> Value:
         """The counter of a unit that `number` chooses; they begin at position `first`. A row is

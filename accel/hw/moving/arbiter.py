@@ -80,8 +80,8 @@ class Arbiter(wiring.Component):
             left.eq(self.open - closed[0] - closed[1]),
             one_more.eq(self.open + 1 - closed[0] - closed[1]),
         ]
-        ended = delayed(m, Cat(read_done, self.mem.ack.valid), self._timing.closing_cycles - 2,
-                        "ended")
+        ended = delayed(m, Cat(read_done, self.mem.ack.valid),
+                        self._timing.extra("closing_cycles"), "ended")
         m.d.sync += [closed.eq(ended),
                      self.open.eq(Mux(opened, one_more, left)),
                      full.eq(Mux(opened, left == bursts - 1, left == bursts))]

@@ -99,7 +99,7 @@ class Beats(wiring.Component):
         m = Module()
         accepted, tail = self.i.valid & self.i.ready, Signal(range(self._timing.beats))
         _, _, full = tally(m, "beats", self._room, accepted, self.take)
-        seen = delayed(m, accepted, self._timing.beat_cycles - 1, "accepted")
+        seen = delayed(m, accepted, self._timing.extra("beat_cycles"), "accepted")
         _, some, _ = tally(m, "seen", self._room, seen, self.take)
         m.d.comb += [self.i.ready.eq(~full), self.valid.eq(some)]
         with m.If(accepted):

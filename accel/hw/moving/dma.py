@@ -91,7 +91,7 @@ class Front(wiring.Component):
         m.submodules.nest = nest = LoopNest(
             self._word["loops"].shape, {"dram": 32, "buffer": 24}, data.StructLayout({
                 "index": INDEX_BITS, "run": 16, "pad_value": 8, "buffer": 3,
-                **_optional(self._word)}), timing.nest_cycles)
+                **_optional(self._word)}), timing)
         m.submodules.ahead = ahead = Ahead(self._run, timing)
 
         m.d.comb += [

@@ -165,7 +165,7 @@ class Load(wiring.Component):
             ]
         with m.Elif(completed):
             m.d.sync += failed.eq(0)
-        extra = self._config.timing.chunk_cycles - 2
+        extra = self._config.timing.extra("chunk_cycles")
         held = trail(m, valid, extra, "held")
         completed, failed = (delayed(m, value, extra, name) for value, name in
                              ((completed, "completed"), (failed, "failed")))

@@ -40,11 +40,11 @@ def _slices(m: Module, count: int, slice_bytes: int, rows: int,
     return storage
 
 
-def _selected(m: Module, row: list[Value], select: Value, width: int, cycles: int) -> Value:
-    """The part of a row that an address, so many cycles ago, selected."""
+def _selected(m: Module, row: list[Value], select: Value, width: int, extra: int) -> Value:
+    """The part of a row that an address selected, `extra` cycles later than the memory."""
     select = delayed(m, select, RAM_CYCLES, "select", reset_less=True)
     part = Cat(row).word_select(select, width)
-    return delayed(m, part, cycles - RAM_CYCLES, "part", reset_less=True)
+    return delayed(m, part, extra, "part", reset_less=True)
 
 
 class InputScratchpad(wiring.Component):
@@ -64,7 +64,7 @@ class InputScratchpad(wiring.Component):
     """
 
     def __init__(self, config: AccelConfig, geometry: BufferGeometry):
-        self._cycles = config.timing.read_cycles
+        self._extra = config.timing.extra("read_cycles")
         self._chunk_bytes = config.written_bytes(geometry.name)
         self._entry_bytes = geometry.entry_bytes
         self._row_bytes = max(self._chunk_bytes, geometry.entry_bytes)
@@ -88,7 +88,7 @@ class InputScratchpad(wiring.Component):
             ]
             row.append(ram.r_data)
         m.d.comb += self.read.data.eq(_selected(m, row, self.read.addr[:exact_log2(entries)],
-                                                self._entry_bytes * 8, self._cycles))
+                                                self._entry_bytes * 8, self._extra))
         return m
 
 
@@ -145,7 +145,7 @@ class OutputScratchpad(wiring.Component):
     """
 
     def __init__(self, config: AccelConfig, geometry: BufferGeometry):
-        self._cycles = config.timing.read_cycles
+        self._extra = config.timing.extra("read_cycles")
         self._bus_bytes, self._entry_bytes = config.bus_bytes, geometry.entry_bytes
         self._row_bytes = max(config.bus_bytes, geometry.entry_bytes)
         self._rows = geometry.size_bytes // self._row_bytes
@@ -171,5 +171,5 @@ class OutputScratchpad(wiring.Component):
             ]
             row.append(ram.r_data)
         m.d.comb += self.read.data.eq(_selected(m, row, self.read.addr[:exact_log2(chunks)],
-                                                self._bus_bytes * 8, self._cycles))
+                                                self._bus_bytes * 8, self._extra))
         return m

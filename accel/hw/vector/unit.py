@@ -94,7 +94,7 @@ class Vector(wiring.Component):
         m.submodules.decode = decode = Decode(self.plan, self.word,
                                                self.machine.immediates[self.unit.name], self.unit)
         m.submodules.nest = nest = LoopNest(
-            self.word["loops"].shape, COMPUTE_OPERANDS, self.tag, timing.nest_cycles)
+            self.word["loops"].shape, COMPUTE_OPERANDS, self.tag, timing)
         m.submodules.ahead = ahead = Ahead(self.iteration, timing)
         pass_through(m, self, issue, self._acc)
         word, operation = data.View(self.word, self.commands.p.word), nest.out_tag.operation

@@ -20,7 +20,7 @@ import numpy as np
 from accel.machine.machine import Machine
 from accel.machine.program import disassemble
 from accel.machine.status import Run, Status
-from accel.machine.structure import FETCH, SHIPPED_STRUCTURE
+from accel.machine.structure import FETCH
 from accel.proof.legal import IllegalProgram, prove
 
 from accel.sim.meaning import functional
@@ -91,11 +91,10 @@ class Report:
 
 
 def default_simulators() -> dict[str, Simulator]:
-    """All simulators by name, the reference first; the cycle simulator only if it was made for the
-    hardware."""
+    """All simulators by name, the reference first."""
     from accel.sim.rtl import verilated
     from accel.sim.slice import simulator as slice_
-    from accel.sim.timed import cycle, made_for
+    from accel.sim.timed import cycle
 
     def timed(simulate: Callable[..., Run]) -> Simulator:
         return lambda machine, case: simulate(machine, case.program, case.memory,
@@ -104,8 +103,8 @@ def default_simulators() -> dict[str, Simulator]:
     return {
         "functional": lambda machine, case: functional.simulate(machine, case.program,
                                                                 case.memory),
-        **({"cycle": timed(cycle.simulate)} if made_for.is_of_now() else {}),
-        "slice": timed(slice_.simulate), "verilated": timed(verilated.simulate),
+        "cycle": timed(cycle.simulate), "slice": timed(slice_.simulate),
+        "verilated": timed(verilated.simulate),
     }
 
 
@@ -118,9 +117,11 @@ def check(machine: Machine, count: int = COUNT, seed: int = 0,
 
     `progress` is called with the number of programs done, and of all. Without `locate` the check
     does not search for the first instruction that differs. The cycle simulator is left out where
-    the machine has other units or buffers than it was written for.
+    it has not the machine's units and hardware.
     """
-    left_out = () if machine.structure.shape == SHIPPED_STRUCTURE.shape else ("cycle",)
+    from accel.sim.timed import cycle
+
+    left_out = () if cycle.models(machine) else ("cycle",)
     chosen = {name: one for name, one in (simulators or default_simulators()).items()
               if name not in left_out}
     coverage, cycles, instructions = Coverage(machine), 0, 0

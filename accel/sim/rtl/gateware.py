@@ -5,10 +5,13 @@ they have changed.
 import ast
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
+from typing import Any
 
 from compiler.native import digest
 
@@ -54,10 +57,54 @@ def code_of(text: str) -> str:
 
 
 def patches() -> tuple[Patch, ...]:
-    """Finds what was put in the place of functions and classes of the hardware in this process."""
-    return tuple(found for name, module in sorted(sys.modules.items())
-                 if f"{name}.".startswith(f"{_HARDWARE}.") and module is not None
-                 for found in _patches(module))
+    """Finds what was put in the place of functions and classes of the hardware in this process.
+
+    It is asked before each run, so all is looked through again only if something there is not what
+    it was.
+    """
+    modules = [sys.modules[name] for name in _loaded(len(sys.modules)) if sys.modules.get(name)]
+    if not (_looks and _looks[0].stands(modules)):
+        _looks[:] = [_Look.through(modules)]
+    return _looks[0].found
+
+
+@cache
+def _loaded(count: int) -> tuple[str, ...]:
+    """The names of modules of the hardware among so many that this process has."""
+    return tuple(name for name in sorted(sys.modules) if f"{name}.".startswith(f"{_HARDWARE}."))
+
+
+@dataclass(frozen=True, eq=False)
+class _Look:
+    """What modules had when they were looked through: their names' values, and those of their
+    classes."""
+
+    modules: list[ModuleType]
+    spaces: Sequence[Mapping[str, Any]]
+    values: list[object]
+    found: tuple[Patch, ...]
+
+    @classmethod
+    def through(cls, modules: list[ModuleType]) -> "_Look":
+        spaces: list[Mapping[str, Any]] = [vars(module) for module in modules]
+        spaces += [vars(value) for module in modules for value in vars(module).values()
+                   if isinstance(value, type) and value.__module__ == module.__name__]
+        return cls(modules, spaces, _values(spaces),
+                   tuple(found for module in modules for found in _patches(module)))
+
+    def stands(self, modules: list[ModuleType]) -> bool:
+        try:
+            return modules == self.modules and _values(self.spaces) == self.values
+        except Exception:       # noqa: BLE001 - whatever stands there now cannot be compared
+            return False
+
+
+_looks: list[_Look] = []
+"""The last look, if there was one."""
+
+
+def _values(spaces: Sequence[Mapping[str, Any]]) -> list[object]:
+    return list(chain.from_iterable(space.values() for space in spaces))
 
 
 def _patches(module: ModuleType) -> Iterator[Patch]:

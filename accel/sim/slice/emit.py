@@ -9,6 +9,9 @@ is passed over. Names in the text: ``vN`` is what node N is in a chunk, ``sN`` w
 others, ``nN`` what a register becomes. Flags: ``dW`` of chunks that are to run in this cycle,
 ``xW`` in the next one, ``pW`` of chunks that have something to commit.
 
+A chunk that writes a memory need not run again while nothing changes: what it would write is there.
+Two ports that write one row in one cycle leave it undefined, as in Amaranth.
+
 The text depends on the graph alone, so that it names an object in the cache.
 """
 
@@ -99,14 +102,10 @@ class _Emitter:
         for node in graph.order:
             if node.kind == "read":
                 readers[node.info].add(self._chunk[node])
-        writers: dict[tuple[int, int], list[Node]] = defaultdict(list)
-        for node in graph.writes:
-            writers[node.info].append(node)
-        self._readers, self._single = readers, {node for nodes in writers.values()
-                                                if len(nodes) == 1 for node in nodes}
+        self._readers = readers
         self._at_once = {node for node in graph.registers if node not in self._shown
                          and all(chunk <= self._chunk[node] for chunk in self._users[node])}
-        self._at_once |= {node for node in self._single
+        self._at_once |= {node for node in graph.writes
                           if all(chunk <= self._chunk[node] for chunk in readers[node.info])}
 
     # ---- text ----------------------------------------------------------------------------------
@@ -261,9 +260,8 @@ class _Emitter:
         members = self._members[chunk]
         for node in members.writes:
             if node not in self._at_once:
-                own = set() if node in self._single else {chunk}
                 yield (f"if (e{node.number}) {{ {self._row(node, f'a{node.number}')} = "
-                       f"w{node.number};{_set('x', self._readers[node.info] | own)} }}")
+                       f"w{node.number};{_set('x', self._readers[node.info])} }}")
         for node in members.registers:
             if node not in self._at_once:
                 yield self._changed(node, f"n{node.number}", "x")

@@ -81,8 +81,8 @@ class QuantizedView:
     def activation(self, value: str) -> Stored:
         node = self.producers.get(value)
         if node is None or node.op != "dequantizelinear":
-            known = before_reshapes(value, self.producers)
-            raise StaysFloat(f"its input {known!r} is not quantized{self._between(node)}")
+            told = before_reshapes(value, self.producers)
+            raise StaysFloat(f"its input {told!r} is not quantized{self._between(node)}")
         source, parameters = node.inputs[0], self.parameters(node)
         if source in self.graph.constants:
             raise StaysFloat(f"its input {value!r} is a constant")

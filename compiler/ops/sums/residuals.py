@@ -118,7 +118,9 @@ def with_residual(view: QuantizedInputs, made: IntegerNode, residual: Stored, ou
     if {residual.dtype, out.dtype} != {"int8"}:
         raise StaysFloat("what its sums meet, and its result, must be of 8 bits")
     weight, bias, mult, shift = (array for _, array in made.constants)
-    rows, bias = signs[0] * weight.reshape(len(weight), -1).astype(np.int64), signs[0] * bias
+    if weight.ndim != 4 and any(extent > 1 for extent in weight.shape[:-2]):
+        raise StaysFloat(f"its weight must be one matrix, not {' x '.join(map(str, weight.shape))}")
+    rows, bias = signs[0] * weight.reshape(len(bias), -1).astype(np.int64), signs[0] * bias
     share = residual.scale / out.scale
     fine = np.ldexp(mult.astype(np.float64), -shift)
     steps = np.maximum(fine, share / MOST)

@@ -184,6 +184,6 @@ class _Search:
             numbers = [np.tile(each, len(channels[0])) for each in numbers]
             channels = [np.repeat(each, len(numbers[0]) // len(each)) for each in channels]
         nodes = [self.producers[value] for value in sorted(region, key=self.places.__getitem__)]
-        made = evaluated(self.graph, nodes, dict(zip((*sources, *constants.names),
+        made = evaluated(self.graph.constants, nodes, dict(zip((*sources, *constants.names),
                                                      (*numbers, *channels), strict=True)))
         return made is not None and agree(made, pattern, numbers, channels)

@@ -88,5 +88,5 @@ def _sums(graph: Graph, pattern: TermPattern, nodes: Sequence[Node], data: str, 
           ) -> bool:
     """True if the nodes compute the pattern's term."""
     numbers = numbers_of(2)
-    made = evaluated(graph, nodes, dict(zip((data, weight), numbers, strict=True)))
+    made = evaluated(graph.constants, nodes, dict(zip((data, weight), numbers, strict=True)))
     return made is not None and agree(made, pattern, numbers)

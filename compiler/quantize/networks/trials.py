@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from compiler.graph.graph import Graph, Node
+from compiler.graph.graph import Node
 from compiler.graph.reference import evaluate_node
 from compiler.ops.patterns import Pattern
 from compiler.ops.term_patterns import TermPattern
@@ -18,7 +18,8 @@ CLOSE, FAR = 8.0, 20    # numbers up to 8, and powers of two up to 2**20
 RELATIVE, ABSOLUTE = 1e-5, 1e-6
 
 
-def evaluated(graph: Graph, nodes: Sequence[Node], known: Mapping[str, Array]) -> Array | None:
+def evaluated(constants: Mapping[str, Array], nodes: Sequence[Node], known: Mapping[str, Array]
+              ) -> Array | None:
     """Computes elementwise nodes for vectors that are `known`, and gives the last result; constants
     beside them are single numbers. None where a result is no such vector.
     """
@@ -26,7 +27,7 @@ def evaluated(graph: Graph, nodes: Sequence[Node], known: Mapping[str, Array]) -
     shape = next(iter(values.values())).shape
     for node in nodes:
         made = np.asarray(evaluate_node(node, [
-            values[each] if each in values else graph.constants[each].reshape(1)
+            values[each] if each in values else constants[each].reshape(1)
             for each in node.inputs]))
         if made.shape not in (shape, (1,)):
             return None

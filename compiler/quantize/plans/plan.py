@@ -36,6 +36,10 @@ JOINS = ("concat", "put_place")
 """Operators whose inputs all have the scale of the result."""
 MOST_TIMES = 8
 """How many times wider than the other data a constant may be that is quantized beside it."""
+USELESS = "no quantized layer computes from its result"
+PART_TIMES = 4
+"""How many times wider than a part the whole must be for the part to have a scale of its own."""
+PART_OF_FLOAT = "its part of what is in float has a scale of its own"
 QUANTIZABLE = {*MOVES, *INTEGER_FORMS}
 
 
@@ -102,7 +106,7 @@ def make_plan(network: LayeredNetwork, kept: Mapping[str, str] | None = None,
         useless = _useless(network, plan)
         if not useless:
             return plan
-        reasons |= dict.fromkeys(useless, "no quantized layer computes from its result")
+        reasons |= dict.fromkeys(useless, USELESS)
 
 
 def disproportionate(network: LayeredNetwork, plan: Plan, ranges: Ranges) -> dict[str, str]:
@@ -124,6 +128,28 @@ def disproportionate(network: LayeredNetwork, plan: Plan, ranges: Ranges) -> dic
     return reasons
 
 
+def in_own_scales(network: LayeredNetwork, plan: Plan, ranges: Ranges) -> dict[str, str]:
+    """Why layers that move numbers stay in float, by name, so that parts of very different ranges
+    have scales of their own: those that take a narrow part of what is in float, and those that join
+    one with others for what is in float.
+    """
+    def width(value: str) -> float:
+        return _width(plan.constants.get(value) or ranges.get(value))
+
+    useful, reasons = _useful(network, plan), dict[str, str]()
+    for layer in network.layers:
+        op, value = layer.node.op, layer.value
+        if value not in plan.quantized or value not in ranges:
+            continue
+        parts = [value] if op in PICKS else list(layer.read) if op == "concat" else []
+        whole = layer.node.inputs[0] if op in PICKS else value
+        loose = whole not in plan.quantized if op in PICKS else value not in useful
+        narrow = min((width(part) for part in parts), default=0.0)
+        if loose and 0 < PART_TIMES * narrow < width(whole):
+            reasons[layer.name] = (f"{PART_OF_FLOAT}: it spans {narrow:.3g} of {width(whole):.3g}")
+    return reasons
+
+
 def _shares_scale(network: LayeredNetwork, layer: Layer) -> bool:
     """True if numbers that the layer reads meet in other than products."""
     match = network.matched.get(layer.value)
@@ -139,18 +165,22 @@ def _width(span: tuple[float, float] | None) -> float:
 
 def _useless(network: LayeredNetwork, plan: Plan) -> list[str]:
     """The quantized functions from which no quantized layer computes, other functions aside."""
-    useful: set[str] = set()        # values that quantized layers compute from
-    useless: list[str] = []
+    useful = _useful(network, plan)
+    return [layer.name for layer in reversed(network.layers) if layer.node.op == FUNCTION
+            and layer.value in plan.quantized and layer.value not in (*useful, *network.matched)]
+
+
+def _useful(network: LayeredNetwork, plan: Plan) -> set[str]:
+    """The values that quantized layers compute from, functions and what only moves numbers aside
+    where nothing computes from their results.
+    """
+    useful: set[str] = set()
     for layer in reversed(network.layers):
         value, op = layer.value, layer.node.op
-        if value not in plan.quantized:
-            continue
-        if value in useful or value in network.matched or not (
-                op == FUNCTION or op in MOVES or op in JOINS):
+        if value in plan.quantized and (value in useful or value in network.matched or not (
+                op == FUNCTION or op in MOVES or op in JOINS)):
             useful.update(layer.read)
-        elif op == FUNCTION:
-            useless.append(layer.name)
-    return useless
+    return useful
 
 
 @dataclass(slots=True)
@@ -177,6 +207,8 @@ class _Planning:
                 self._quantize(layer)
             else:
                 reasons[layer.name] = reason
+                if reason.startswith(PART_OF_FLOAT) and self.known.intersection(self.data(layer)):
+                    self.known.add(layer.value)
         groups = {value: self._root(value) for value in self.parent}
         return Plan(frozenset(self.quantized), reasons, groups, self.moved,
                     frozenset(self.symmetric), self.constants, self.network.activation_bits)

@@ -7,7 +7,7 @@ import pytest
 
 from accel.hw.loops import COMPUTE_OPERANDS, LoopNest
 from accel.machine.isa import GEMM, VECTOR
-from accel.machine.timing import TIMING
+from accel.machine.timing import TIMING, CoreTiming
 from tests.support.amaranth_sim import simulate
 
 LAYOUTS = {"gemm": (GEMM, 6), "vector": (VECTOR, 5)}
@@ -36,7 +36,7 @@ def meaning(nest):
 
 def run(layout, nests, p_stall, seed=0, cycles=TIMING.nest_cycles):
     """Iterations as they come, and the cycles in which none came until the last had come."""
-    dut = LoopNest(layout["loops"].shape, COMPUTE_OPERANDS, 8, cycles)
+    dut = LoopNest(layout["loops"].shape, COMPUTE_OPERANDS, 8, CoreTiming(nest_cycles=cycles))
     rng, seen, empty = random.Random(seed), [], []
 
     async def bench(ctx):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from accel.machine import isa
 from accel.machine.config import AccelConfig, ConfigError, preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, disassemble, finish
@@ -19,6 +20,7 @@ from accel.sim.meaning import functional
 from accel.sim.programs.forms import forms
 from accel.sim.programs.generate import generate, with_forms
 from accel.sim.timed import cycle
+from lockstep.manual.markdown import manual
 from tests.support.structures import NAMES, renamed, two_vectors
 
 TINY = preset("tiny-1x4x4")
@@ -32,6 +34,9 @@ def test_codes_follow_from_the_lists() -> None:
     assert SHIPPED.clients == ("fetch", "load", "store")
     assert SHIPPED.activities[:6] == ("busy", "command", "load", "gemm", "vector", "store")
     assert len(SHIPPED.counters) == 43
+    assert isa.selectors(SHIPPED.unit("vector")) == {
+        "a_source": ("acc", "res"), "b_source": ("acc", "res", "par", "imm"),
+        "destination": ("acc", "out")}
     roles = SHIPPED.roles
     assert all(getattr(roles, name) == name for name in (*SHIPPED.names, *SHIPPED.buffer_names))
 
@@ -94,7 +99,7 @@ def test_the_timed_model_refuses_what_it_was_not_written_for() -> None:
     case = generate(machine, 0)
     assert functional.simulate(machine, case.program, case.memory).ok
     with pytest.raises(ConfigError, match=r"Structure of tiny-1x4x4 must have the shipped units"):
-        cycle.simulate(machine, case.program, case.memory)
+        cycle.simulate_model(machine, case.program, case.memory)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -108,6 +113,13 @@ def test_a_second_unit_of_vector_executes_what_is_declared_for_it(seed: int) -> 
     assert functional.simulate(machine, case.program, case.memory).ok
     ran = {one.unit for one in case.program.instructions(machine)}
     assert ran == {*machine.structure.names, "fetch"}
+
+
+def test_the_manual_has_the_names_of_the_machine() -> None:
+    page = manual(Machine(renamed(TINY)))
+    assert "unit lanes" in page and "0 sums, 1 tiles, 2 factors, 3 imm" in page
+    assert "banks of sums that mac holds" in page and "bit i: unit i of reader, mac, lanes" in page
+    assert not re.search(r"unit (load|gemm|vector|store)|in (acc|res|out)\b", page)
 
 
 @pytest.mark.slow

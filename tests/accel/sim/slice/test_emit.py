@@ -59,16 +59,21 @@ def parts(m: Module, box: Box) -> None:
 
 def processes(m: Module, box: Box) -> None:
     """Registers that a few conditions write, in parts, and a word that depends on itself."""
+    kept = Signal(70)
     with m.Switch(box.c):
         with m.Case("1--0", "0011"):
-            m.d.sync += box.x.eq(Cat(box.x[1:], ~box.x[0]))
+            m.d.sync += kept.eq(Cat(kept[1:], ~kept[0]))
         with m.Case(2):
-            m.d.sync += box.x[60:].eq(box.a)
+            m.d.sync += kept[60:].eq(box.a)
         with m.Default():
             with m.If(box.a[0]):
                 m.d.sync += box.y.eq(box.y + box.s)
             with m.Elif(box.b[0]):
-                m.d.sync += [box.y[8:16].eq(box.b), box.x.eq(box.a)]
+                m.d.sync += [box.y[8:16].eq(box.b), kept.eq(box.a)]
+    with m.If(1):
+        m.d.comb += box.x.eq(kept)
+    with m.Elif(box.c[1]):
+        m.d.comb += box.x.eq(~kept)
     chain = Signal(12)
     m.d.comb += [chain.eq(Cat(box.a[0], (chain ^ box.s)[:11])), box.z.eq(chain)]
 
@@ -97,10 +102,11 @@ def queue(m: Module, box: Box) -> None:
     """A memory whose address moves on where a row is written; one with two writers."""
     m.submodules.rows = rows = memory.Memory(shape=70, depth=16, init=[])
     write, read, other = rows.write_port(), rows.read_port(domain="comb"), Signal(12)
-    with m.If(box.c[0]):
+    push = Signal()
+    with m.If(push):
         m.d.sync += write.addr.eq(write.addr + 1)
-    m.d.comb += [write.data.eq(box.a), write.en.eq(box.c[0]), read.addr.eq(box.s),
-                 box.x.eq(read.data)]
+    m.d.comb += [push.eq(box.c[0] & ~box.c[1]), write.data.eq(box.a), write.en.eq(push),
+                 read.addr.eq(box.s), box.x.eq(read.data)]
     m.submodules.shared = shared = memory.Memory(shape=12, depth=4, init=[7])
     ports = [shared.write_port(), shared.write_port()]
     last = shared.read_port(domain="comb")

@@ -54,6 +54,17 @@ def test_another_function_of_a_part_is_seen(monkeypatch) -> None:
     assert patches() == (("accel.hw.moving.load.Load.elaborate", elaborate.__code__),)
 
 
+def test_what_is_put_back_counts_again(monkeypatch) -> None:
+    for _ in range(2):
+        assert patches() == ()
+        with monkeypatch.context() as patched:
+            patched.setattr(Load, "elaborate", lambda self, platform: None)
+            assert len(patches()) == 1
+            patched.setattr(accel.hw.core.core, "Load", Other, raising=False)
+            assert len(patches()) == 2
+    assert patches() == ()
+
+
 @pytest.fixture
 def other_hardware(monkeypatch) -> None:
     """The slice, which says what it was told."""

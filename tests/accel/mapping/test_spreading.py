@@ -1,0 +1,62 @@
+"""Tiles go to the units of vector in turn, and networks stay right."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from accel.mapping.spreading import spread
+from accel.mapping.target import AccelTarget
+from accel.machine.program import Stream
+from accel.sim.rtl import verilated
+from accel.machine.machine import Machine
+from tests.support.integer_graphs import Net, assert_right
+from tests.support.machines import TINY
+from tests.support.structures import two_vectors
+
+TWO = two_vectors(replace(TINY.config, vector_beats=4))
+
+
+def pooled() -> Net:
+    net = Net()
+    image, other = (net.input(1, 8, 24, 24, name=name) for name in ("image", "other"))
+    net.results = net.max_pool(net.add(image, other)), net.conv(image, 8)
+    return net
+
+
+def test_units_share_the_tiles_of_a_layer() -> None:
+    net = pooled()
+    program = assert_right(TWO, net.graph(*net.results), net.samples())
+    stream = program.instructions(TWO)
+    ran = [one.unit for one in stream]
+    assert min(ran.count(unit) for unit in ("vector", "vector2")) > 4
+    stored = {one.fields["buffer"] for one in stream if one.unit == "store"}
+    assert stored == {TWO.structure.buffer_names.index(name) for name in ("out", "out2")}
+
+
+def test_with_one_unit_nothing_changes() -> None:
+    net = pooled()
+    program = AccelTarget(TINY).compile(net.graph(*net.results)).program
+    stream = Stream(program.words, program.origins)
+    assert spread(TINY, stream) is stream
+
+
+def test_what_another_unit_does_not_have_stays() -> None:
+    """A machine whose second unit only adds."""
+    some = tuple(one for one in TWO.declarations
+                 if one.unit != "vector2" or one.name == "add_vector2")
+    machine, net = Machine(TWO.config, some), pooled()
+    program = assert_right(machine, net.graph(*net.results), net.samples())
+    assert "vector2" not in {one.unit for one in program.instructions(machine)}
+
+
+@pytest.mark.slow
+def test_two_units_are_faster() -> None:
+    net = pooled()
+    graph, times = net.graph(*net.results), []
+    for machine in (Machine(replace(TINY.config, vector_beats=4)), TWO):
+        program = AccelTarget(machine).compile(graph).program
+        run = verilated.simulate(machine, program)
+        assert run.ok and np.all(run.retire >= 0)
+        times.append(run.cycles)
+    assert times[1] < 0.85 * times[0], times
