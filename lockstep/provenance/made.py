@@ -35,10 +35,12 @@ def commit_of(folder: Path) -> dict[str, Any]:
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """The answer of git, without the last line's end; None where git is missing or refuses."""
+    """The answer of git, without the last line's end; None where git is missing or refuses. No lock
+    is taken, which a commit at the same time would meet.
+    """
     try:
-        done = subprocess.run(["git", "-C", str(folder), *words], check=True, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        done = subprocess.run(["git", "--no-optional-locks", "-C", str(folder), *words], check=True,
+                              text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.rstrip("\n")

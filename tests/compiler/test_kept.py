@@ -345,3 +345,15 @@ def test_another_user_meets_what_cannot_be_read(shared, monkeypatch, change):
     assert done.stdout == f"{place}/kind/{KEY}\n"
     assert done.stderr.endswith(f"cannot be read (Permission denied); {place} is used\n")
     assert done.stderr.count("\n") == 1
+
+
+def test_results_may_lie_apart(tmp_path, monkeypatch) -> None:
+    """Results that are computed again are not those of the cache; code built from sources is."""
+    note("tilings", KEY, "then")
+    built()
+    monkeypatch.setenv(kept.FRESH, str(tmp_path / "apart"))
+    assert noted("tilings", KEY) is None and find("kind", KEY) is not None
+    note("tilings", KEY, "now")
+    assert noted("tilings", KEY) == "now"
+    monkeypatch.delenv(kept.FRESH)
+    assert noted("tilings", KEY) == "then"

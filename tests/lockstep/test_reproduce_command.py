@@ -1,8 +1,10 @@
 """``lockstep reproduce``: results are made again to the bit, and what has changed is noticed."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +175,20 @@ def test_a_folder_without_git_has_no_commit(tmp_path: Path) -> None:
     assert commit_of(tmp_path) == {"commit": None, "changed": None}
     found = commit_of(CLONE)
     assert found["commit"] is None or len(found["commit"]) == 40
+
+
+def test_a_clone_is_only_read(tmp_path: Path) -> None:
+    """A commit of somebody at the same time meets no lock, and the index stays as it is."""
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b.c",
+                        *words], check=True, capture_output=True)
+
+    git("init", "-q")
+    (tmp_path / "a.txt").write_text("a")
+    git("add", "a.txt")
+    git("commit", "-qm", "a")
+    os.utime(tmp_path / "a.txt", (1, 1))        # which the index would be told
+    before = (tmp_path / ".git" / "index").read_bytes()
+    commit_of.cache_clear()
+    assert commit_of(tmp_path)["changed"] is False
+    assert (tmp_path / ".git" / "index").read_bytes() == before
