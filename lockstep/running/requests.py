@@ -9,6 +9,7 @@ from lockstep.report import require_plotly
 from lockstep.report.pictures import require_matplotlib
 from lockstep.options.results import PICTURES
 from lockstep.options.simulators import DEFAULT_SIMULATOR, RTL, TIMED
+from runtime.pricing.hosts import known_host
 
 PAGES = ("report", *PICTURES)
 """Options that show what every unit did when."""
@@ -19,8 +20,9 @@ HERE = ("waves", "sim", "latency", "outstanding", "bytes_per_cycle", "row_buffer
 
 
 def require_sense(args: argparse.Namespace) -> None:
-    """Refuses options that would have no effect."""
+    """Refuses options that would have no effect, and hosts that there are not."""
     _require_sense_there(args)
+    known_host(args.host)
     for option, given in (("--trace", args.trace), ("--report", args.report), ("--svg", args.svg),
                           ("--pdf", args.pdf), ("--technology", args.technology),
                           ("--no-values", args.no_values), ("--waves", args.waves)):

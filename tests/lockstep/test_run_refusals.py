@@ -32,6 +32,11 @@ def test_a_model_that_is_not_there(capsys, tmp_path) -> None:
     refused(capsys, f"{path}: no such file; give the path of an ONNX model", path)
 
 
+def test_a_host_that_is_not_there_before_anything_is_compiled(capsys, monkeypatch) -> None:
+    monkeypatch.setattr("lockstep.running.here.run_here", None)
+    refused(capsys, "Host must be table, this or a .toml file, not 'me'", DIGITS, "--host", "me")
+
+
 def test_a_file_that_is_no_model(capsys, tmp_path) -> None:
     path = tmp_path / "text.onnx"
     path.write_text("this is no model")
