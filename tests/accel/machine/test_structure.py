@@ -222,6 +222,14 @@ only gets shorter."""
 FREE = ("accel/hw", "accel/proof", "accel/sim/meaning", "accel/sim/checking", "accel/sim/programs")
 
 
+def test_weights_of_few_bits_need_a_buffer_that_load_unpacks_into() -> None:
+    plain = _with(buffers=(replace(SHIPPED.buffer("wgt"), packed=False),))
+    assert replace(TINY, structure=plain).weight_bits == (8,)
+    with pytest.raises(ConfigError, match=re.escape(
+            "weight_bits must be [8] where buffer wgt is not packed, not (8, 4)")):
+        replace(TINY, structure=plain, weight_bits=(8, 4))
+
+
 def test_no_unit_and_no_buffer_is_a_special_word() -> None:
     found: dict[str, set[str]] = {}
     for folder in FREE:
