@@ -204,6 +204,9 @@ class AccelConfig:
                       f"acc holds {self.accumulator}: vector computes in one of them")
         self._require("weight_bits", self.weight_bits == (8,) or self.weight == "int8",
                       f"[8] where weights are {self.weight}: load unpacks to int8")
+        wgt = self.structure.buffer(self.structure.roles.wgt)
+        self._require("weight_bits", self.weight_bits == (8,) or wgt.packed,
+                      f"[8] where buffer {wgt.name} is not packed")
         for buffer in self.buffers.values():
             field = self.structure.buffer(buffer.name).size
             self._require(field, buffer.depth >= 4,

@@ -166,11 +166,16 @@ class Structure:
     def of(cls, plain: Mapping[str, Sequence[Mapping[str, Any]]]) -> "Structure":
         """The structure of plain data, the inverse of `plain`."""
         try:
+            _only("Structure", plain, ("units", "buffers"))
+            for unit in plain["units"]:
+                _only(f"Unit {unit['name']}", unit, ("name", "kind", "ports"))
             units = tuple(Unit(unit["name"], Kind(unit["kind"]),
                                tuple(Port(*port) for port in unit["ports"]))
                           for unit in plain["units"])
             buffers = tuple(Buffer(**{**buffer, "shape": tuple(buffer["shape"])})
                             for buffer in plain["buffers"])
+        except StructureError:
+            raise
         except (KeyError, TypeError, ValueError) as error:
             raise StructureError(f"Structure must be a table of units and buffers as "
                                  f"Structure.plain gives it: {error}") from None
@@ -325,6 +330,14 @@ _PARTS = frozenset(
 _STALLS = ("command", "bank", "memory", "hazard", "signal")
 
 
+def _only(what: str, table: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Refuses the fields of a table that nothing would read."""
+    if unknown := sorted(set(table) - set(known)):
+        *some, last = known
+        raise StructureError(f"{what} must have {', '.join(some)} and {last} alone, not "
+                             f"{', '.join(map(str, unknown))}")
+
+
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
@@ -352,9 +365,12 @@ def _names(structure: Structure) -> Iterator[str]:
              IMMEDIATE: "a selector", **dict.fromkeys(("busy", *_STALLS), "an activity"),
              **dict.fromkeys(SEGMENTS, "a segment of memory")}
     for name in (*units, *buffers):
-        if not isinstance(name, str) or not name.isidentifier() or "__" in name:
-            yield (f"Unit or buffer {name!r} must be an identifier without two underscores in a "
-                   f"row: ports of the core are called so")
+        if (not isinstance(name, str) or not name.isidentifier() or not name.isascii()
+                or name.startswith("_") or "__" in name):
+            yield (f"Unit or buffer {name!r} must be an identifier of ASCII letters, digits and "
+                   f"single underscores, a letter first: ports of the core are called so")
+        elif name in [*Kind] and structure.kind(name) not in (None, name):
+            yield f"Unit {name} must have another name: units of kind {name} are called so"
         elif name in taken:
             yield f"Unit or buffer {name} must have another name: {taken[name]} is called so"
         elif (*units, *buffers).count(name) > 1:
@@ -403,6 +419,8 @@ def _between(structure: Structure, buffer: Buffer) -> Iterator[str]:
     readers = [unit for unit in users if name in unit.reads]
     if not writers:
         yield f"Buffer {name} must have a unit that writes it: nothing would be in it"
+    if not isinstance(buffer.packed, bool):
+        yield f"Packed of buffer {name} must be true or false, not {buffer.packed!r}"
     if not readers and buffer.banks == 1:
         yield f"Buffer {name} must have a unit that reads it: it would be of no use"
     if buffer.banks not in (1, 2):

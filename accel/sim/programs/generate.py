@@ -64,7 +64,8 @@ class _Generator:
         else:
             self._at_random()
         self._show()
-        order(self.stream, self.random, self.machine.structure.names)
+        order(self.stream, self.random, self.machine.structure.names,
+              self.machine.config.timing.tokens)
         return self._assembled(f"forms {wanted[0]} ..." if wanted else f"seed {self.seed}")
 
     def _at_random(self) -> None:

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from accel.machine.structure import SHIPPED_STRUCTURE
+from accel.machine.timing import TIMING
 
 
 @dataclass
@@ -27,17 +28,18 @@ class Touching:
 
 
 def order(stream: list[Touching], random: Random,
-          units: Sequence[str] = SHIPPED_STRUCTURE.names) -> None:
+          units: Sequence[str] = SHIPPED_STRUCTURE.names, room: int = TIMING.tokens) -> None:
     """Adds tokens for every conflict that is not ordered yet, and some more at random. `units` are
-    the machine's, in order."""
-    _Order(stream, random, units).add_tokens()
+    the machine's, in order; `room` is the number of tokens that a counter holds."""
+    _Order(stream, random, units, room).add_tokens()
 
 
 class _Order:
-    def __init__(self, stream: list[Touching], random: Random, units: Sequence[str]):
-        self.stream, self.units = stream, units
+    def __init__(self, stream: list[Touching], random: Random, units: Sequence[str], room: int):
+        self.stream, self.units, self.room = stream, units, room
         self.random = random
         self.signalled: dict[tuple[str, str], int] = {}     # source, target: the last that signals
+        self.waiting: dict[tuple[str, str], list[int]] = {}     # all that wait, in order
 
     def add_tokens(self) -> None:
         latest: dict[str, int] = {}
@@ -66,10 +68,29 @@ class _Order:
         bit = 1 << self.units.index(pair[0])
         assert not self.stream[index].waits & bit
         sources = [k for k in range(earlier, index) if self.stream[k].unit == pair[0]]
-        source = self.random.choice([sources[0], sources[0], *sources])
+        if not (free := [k for k in sources if self._has_room(pair, k)]):
+            self._later(pair, sources[-1], index)
+            return
+        source = self.random.choice([free[0], free[0], *free])
         self.stream[index].waits |= bit
         self.stream[source].signals |= 1 << self.units.index(pair[1])
         self.signalled[pair] = source
+        self.waiting.setdefault(pair, []).append(index)
+        self._know(index, source)
+
+    def _has_room(self, pair: tuple[str, str], source: int) -> bool:
+        """True if the pair's counter holds one token more when `source` signals, in the order of
+        the stream."""
+        return sum(wait > source for wait in self.waiting.get(pair, ())) < self.room
+
+    def _later(self, pair: tuple[str, str], source: int, index: int) -> None:
+        """Lets `source` signal the pair's last token, where the counter is full until after it:
+        what waits for that comes before `index` in its unit."""
+        bit = 1 << self.units.index(pair[1])
+        self.stream[self.signalled[pair]].signals &= ~bit
+        self.stream[source].signals |= bit
+        self.signalled[pair] = source
+        self._know(self.waiting[pair][-1], source)
         self._know(index, source)
 
     def _spare(self, earlier: int, index: int) -> None:

@@ -153,6 +153,19 @@ _OUT = SHIPPED.buffer("out")
      "Buffers must be at most 8, not 9: the field of a word has 3 bits"),
     (lambda: SHIPPED.renamed({"gemm": "fetch"}),
      "Unit or buffer fetch must have another name: a part of every core is called so"),
+    (lambda: SHIPPED.renamed({"gemm": "vector", "vector": "gemm"}),
+     "Unit vector must have another name: units of kind vector are called so"),
+    (lambda: SHIPPED.renamed({"inp": "\u00e9"}),
+     "Unit or buffer '\u00e9' must be an identifier of ASCII letters, digits and single"),
+    (lambda: SHIPPED.renamed({"inp": "_inp"}),
+     "Unit or buffer '_inp' must be an identifier of ASCII letters, digits and single"),
+    (lambda: _with(buffers=(replace(_OUT, name="out", packed="no"),)),
+     "Packed of buffer out must be true or false, not 'no'"),
+    (lambda: Structure.of({**SHIPPED.plain, "unit": []}),
+     "Structure must have units and buffers alone, not unit"),
+    (lambda: Structure.of({**SHIPPED.plain, "units": [
+        {**one, "port": []} for one in SHIPPED.plain["units"]]}),
+     "Unit load must have name, kind and ports alone, not port"),
     (lambda: SHIPPED.renamed({"gemm": "memory"}),
      "Unit or buffer memory must have another name: an activity is called so"),
     (lambda: SHIPPED.renamed({"inp": "commands"}),
@@ -207,6 +220,14 @@ ALLOWED = {
 only gets shorter."""
 
 FREE = ("accel/hw", "accel/proof", "accel/sim/meaning", "accel/sim/checking", "accel/sim/programs")
+
+
+def test_weights_of_few_bits_need_a_buffer_that_load_unpacks_into() -> None:
+    plain = _with(buffers=(replace(SHIPPED.buffer("wgt"), packed=False),))
+    assert replace(TINY, structure=plain).weight_bits == (8,)
+    with pytest.raises(ConfigError, match=re.escape(
+            "weight_bits must be [8] where buffer wgt is not packed, not (8, 4)")):
+        replace(TINY, structure=plain, weight_bits=(8, 4))
 
 
 def test_no_unit_and_no_buffer_is_a_special_word() -> None:

@@ -9,6 +9,7 @@ from accel.machine import isa
 from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
+from accel.machine.timing import CoreTiming
 from accel.proof.legal import IllegalProgram, prove
 from accel.sim.meaning import functional
 from accel.sim.programs.generate import generate
@@ -26,7 +27,10 @@ def test_a_seed_gives_one_program():
     assert not np.array_equal(one.program.words, other.program.words)
 
 
-@pytest.mark.parametrize("machine", [MACHINE, WIDE], ids=["tiny", "wide"])
+FEW_TOKENS = Machine(replace(preset("tiny-1x4x4"), timing=CoreTiming(token_bits=1)))
+
+
+@pytest.mark.parametrize("machine", [MACHINE, WIDE, FEW_TOKENS], ids=["tiny", "wide", "tokens"])
 def test_programs_are_proved_legal_and_end(machine):
     for seed in range(tries(40)):
         case = generate(machine, seed)
