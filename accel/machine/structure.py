@@ -1,8 +1,8 @@
 """The structure of a machine: which units and buffers it has, and who reads and writes what.
 
-A `Unit` and a `Buffer` are records; a `Structure` is a list of each, checked when it is made. Codes
-in words, masks of tokens, counters, reports and the wires of the core follow from the lists and
-their order. `SHIPPED_STRUCTURE` is the one of machines that name no other.
+A `Unit` and a `BufferRecord` are records; a `Structure` is a list of each, checked when it is
+made. Codes in words, masks of tokens, counters, reports and the wires of the core follow from the
+lists and their order. `SHIPPED_STRUCTURE` is the one of machines that name no other.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,7 +72,7 @@ each, in this order, which is that of the selector's codes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class UnitPort:
     """A port of a unit: the operand that it serves, and the buffer that it reads or, for ``dst``,
     writes. Addresses count entries; bytes where the unit moves them."""
 
@@ -87,7 +87,7 @@ class Unit:
 
     name: str
     kind: Kind
-    ports: tuple[Port, ...]
+    ports: tuple[UnitPort, ...]
 
     def at(self, operand: str) -> tuple[str, ...]:
         """The buffers that an operand may be in, in the order of their codes."""
@@ -110,7 +110,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class BufferRecord:
     """A buffer between units. Its place in the list is its code in the words of units that move
     bytes.
 
@@ -156,7 +156,7 @@ class Structure:
     or buffer, the rule and the reason."""
 
     units: tuple[Unit, ...]
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[BufferRecord, ...]
 
     def __post_init__(self):
         for message in _broken(self):
@@ -170,9 +170,9 @@ class Structure:
             for unit in plain["units"]:
                 _only(f"Unit {unit['name']}", unit, ("name", "kind", "ports"))
             units = tuple(Unit(unit["name"], Kind(unit["kind"]),
-                               tuple(Port(*port) for port in unit["ports"]))
+                               tuple(UnitPort(*port) for port in unit["ports"]))
                           for unit in plain["units"])
-            buffers = tuple(Buffer(**{**buffer, "shape": tuple(buffer["shape"])})
+            buffers = tuple(BufferRecord(**{**buffer, "shape": tuple(buffer["shape"])})
                             for buffer in plain["buffers"])
         except StructureError:
             raise
@@ -188,7 +188,7 @@ class Structure:
                            "ports": [[port.operand, port.buffer] for port in unit.ports]}
                           for unit in self.units],
                 "buffers": [{field.name: _plain(getattr(buffer, field.name))
-                             for field in fields(Buffer)} for buffer in self.buffers]}
+                             for field in fields(BufferRecord)} for buffer in self.buffers]}
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -236,7 +236,7 @@ class Structure:
         """The unit of a name; KeyError where there is none."""
         return self._units[name]
 
-    def buffer(self, name: str) -> Buffer:
+    def buffer(self, name: str) -> BufferRecord:
         """The buffer of a name; KeyError where there is none."""
         return self._buffers[name]
 
@@ -288,7 +288,7 @@ class Structure:
         first, roles = self.of_kind(Kind.VECTOR)[0], self.roles
         ports = tuple(replace(port, buffer=results) if port.buffer == roles.out else port
                       for port in first.ports)
-        units = (replace(one, ports=(*one.ports, Port("src", results)))
+        units = (replace(one, ports=(*one.ports, UnitPort("src", results)))
                  if one.name == roles.store else one for one in self.units)
         return Structure((*units, Unit(unit, Kind.VECTOR, ports)),
                          (*self.buffers, replace(self.buffer(roles.out), name=results)))
@@ -316,7 +316,7 @@ class Structure:
         return {unit.name: unit for unit in self.units}
 
     @cached_property
-    def _buffers(self) -> dict[str, Buffer]:
+    def _buffers(self) -> dict[str, BufferRecord]:
         return {buffer.name: buffer for buffer in self.buffers}
 
 
@@ -412,7 +412,7 @@ def _entries(structure: Structure, unit: Unit, operand: str) -> Iterator[str]:
                f"{texts[1]}: its datapath computes on these")
 
 
-def _between(structure: Structure, buffer: Buffer) -> Iterator[str]:
+def _between(structure: Structure, buffer: BufferRecord) -> Iterator[str]:
     """Rules for the users of a buffer, which follow from its hardware."""
     name, users = buffer.name, structure.users(buffer.name)
     writers = [unit for unit in users if name in unit.writes]
@@ -462,23 +462,24 @@ def _kinds(structure: Structure) -> Iterator[str]:
 SHIPPED_STRUCTURE = Structure(
     units=(
         Unit("load", Kind.LOAD, (
-            Port("dst", "inp"), Port("dst", "wgt"), Port("dst", "res"), Port("dst", "par"),
-            Port("dst", "tab"))),
-        Unit("gemm", Kind.GEMM, (Port("a", "inp"), Port("b", "wgt"), Port("dst", "acc"))),
+            UnitPort("dst", "inp"), UnitPort("dst", "wgt"), UnitPort("dst", "res"),
+            UnitPort("dst", "par"), UnitPort("dst", "tab"))),
+        Unit("gemm", Kind.GEMM, (
+            UnitPort("a", "inp"), UnitPort("b", "wgt"), UnitPort("dst", "acc"))),
         Unit("vector", Kind.VECTOR, (
-            Port("a", "acc"), Port("a", "res"),
-            Port("b", "acc"), Port("b", "res"), Port("b", "par"),
-            Port("record", "par"), Port("table", "tab"),
-            Port("dst", "acc"), Port("dst", "out"))),
-        Unit("store", Kind.STORE, (Port("src", "out"),)),
+            UnitPort("a", "acc"), UnitPort("a", "res"),
+            UnitPort("b", "acc"), UnitPort("b", "res"), UnitPort("b", "par"),
+            UnitPort("record", "par"), UnitPort("table", "tab"),
+            UnitPort("dst", "acc"), UnitPort("dst", "out"))),
+        Unit("store", Kind.STORE, (UnitPort("src", "out"),)),
     ),
     buffers=(
-        Buffer("inp", ("batch", "block_in"), "operand", "inp_bytes"),
-        Buffer("wgt", ("block_out", "block_in"), "weight", "wgt_bytes", packed=True),
-        Buffer("res", ("batch", "block_out"), "output", "res_bytes"),
-        Buffer("par", ("block_out",), "param", "par_bytes"),
-        Buffer("acc", ("batch", "block_out"), "accumulator", "acc_bytes", banks=2),
-        Buffer("out", ("batch", "block_out"), "output", "out_bytes"),
-        Buffer("tab", (256,), "int8", "tab_bytes"),
+        BufferRecord("inp", ("batch", "block_in"), "operand", "inp_bytes"),
+        BufferRecord("wgt", ("block_out", "block_in"), "weight", "wgt_bytes", packed=True),
+        BufferRecord("res", ("batch", "block_out"), "output", "res_bytes"),
+        BufferRecord("par", ("block_out",), "param", "par_bytes"),
+        BufferRecord("acc", ("batch", "block_out"), "accumulator", "acc_bytes", banks=2),
+        BufferRecord("out", ("batch", "block_out"), "output", "out_bytes"),
+        BufferRecord("tab", (256,), "int8", "tab_bytes"),
     ))
 """The structure of every machine that names no other."""

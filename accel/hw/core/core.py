@@ -23,7 +23,7 @@ from accel.hw.vector import Vector
 from accel.machine.isa import BASES
 from accel.machine.machine import Machine
 from accel.machine.status import Status
-from accel.machine.structure import FETCH, Buffer, Kind, Unit
+from accel.machine.structure import FETCH, BufferRecord, Kind, Unit
 
 
 def made(machine: Machine, unit: Unit) -> wiring.Component:
@@ -123,7 +123,7 @@ class Core(wiring.Component):
             control.memory_open.eq(arbiter.open != 0),
         ]
 
-    def _buffer(self, m: Module, buffer: Buffer, units: Mapping[str, wiring.Component]):
+    def _buffer(self, m: Module, buffer: BufferRecord, units: Mapping[str, wiring.Component]):
         """Puts a buffer between the units that write and read it."""
         name, users = buffer.name, self.machine.structure.users(buffer.name)
         if buffer.banks == 2:
@@ -140,7 +140,7 @@ class Core(wiring.Component):
             wiring.connect(m, getattr(units[writer.name], name), part.write)
             wiring.connect(m, getattr(units[reader.name], name), part.read)
 
-    def _between(self, buffer: Buffer, writer: Unit, reader: Unit,
+    def _between(self, buffer: BufferRecord, writer: Unit, reader: Unit,
                  part: wiring.Component) -> wiring.Component:
         """The memory of a buffer as one reader sees it; every reader has a copy of its own."""
         config, name = self.machine.config, buffer.name

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from accel.sim.slice.graph import Graph, Node
+from accel.sim.slice.graph import SliceGraph, SliceNode
 
 ALIKE = 0.8
 """The part of what wakes a few nodes that must wake a chunk for these to join it."""
@@ -23,16 +23,16 @@ class Chunks:
     """`number`: of every node that computes something, the place of its chunk, in the order in
     which they run. Those from `late` on depend on what the memory offers."""
 
-    number: dict[Node, int]
+    number: dict[SliceNode, int]
     count: int
     late: int
 
 
 @dataclass(slots=True)
 class _Cluster:
-    nodes: list[Node]
-    wakes: set[Node]
-    made: set[Node] = field(default_factory=set)
+    nodes: list[SliceNode]
+    wakes: set[SliceNode]
+    made: set[SliceNode] = field(default_factory=set)
 
     def join(self, other: "_Cluster") -> None:
         self.nodes += other.nodes
@@ -40,11 +40,11 @@ class _Cluster:
         self.made |= other.made
 
 
-def chunks_of(graph: Graph, late_inputs: Iterable[str]) -> Chunks:
+def chunks_of(graph: SliceGraph, late_inputs: Iterable[str]) -> Chunks:
     """Chunks of a graph; `late_inputs` are the ports that show what the memory offers."""
     late = {node for name in late_inputs for node in graph.inputs[name]}
-    half: dict[Node, bool] = dict.fromkeys(late, True)
-    level: dict[Node, int] = {}
+    half: dict[SliceNode, bool] = dict.fromkeys(late, True)
+    level: dict[SliceNode, int] = {}
     for node in graph.nodes():
         sources = node.sources()
         here = any(half.get(source, False) for source in sources
@@ -52,10 +52,10 @@ def chunks_of(graph: Graph, late_inputs: Iterable[str]) -> Chunks:
         level[node] = max((level[source] + (source.module != node.module) for source in sources
                            if source.combinational and half[source] == here), default=0)
         half[node] = here
-    places: dict[tuple[bool, int, str], list[Node]] = defaultdict(list)
+    places: dict[tuple[bool, int, str], list[SliceNode]] = defaultdict(list)
     for node in graph.nodes():
         places[half[node], level[node], node.module].append(node)
-    number: dict[Node, int] = {}
+    number: dict[SliceNode, int] = {}
     count, first_late = 0, None
     for place in sorted(places):
         if place[0] and first_late is None:
@@ -67,7 +67,7 @@ def chunks_of(graph: Graph, late_inputs: Iterable[str]) -> Chunks:
     return Chunks(number, count, count if first_late is None else first_late)
 
 
-def _clusters(nodes: Sequence[Node]) -> list[list[Node]]:
+def _clusters(nodes: Sequence[SliceNode]) -> list[list[SliceNode]]:
     """Nodes of one place, in parts that the same changes wake."""
     clusters: list[_Cluster] = []
     for part in sorted(_connected(nodes), key=lambda part: (-len(part), part[0].number)):
@@ -87,11 +87,11 @@ def _clusters(nodes: Sequence[Node]) -> list[list[Node]]:
     return [cluster.nodes for cluster in clusters]
 
 
-def _connected(nodes: Sequence[Node]) -> list[list[Node]]:
+def _connected(nodes: Sequence[SliceNode]) -> list[list[SliceNode]]:
     """Nodes in parts between which no combinational value passes."""
     up = {node: node for node in nodes}
 
-    def root(node: Node) -> Node:
+    def root(node: SliceNode) -> SliceNode:
         while up[node] is not node:
             up[node] = up[up[node]]
             node = up[node]
@@ -101,7 +101,7 @@ def _connected(nodes: Sequence[Node]) -> list[list[Node]]:
         for source in node.sources():
             if source.combinational and source in up:
                 up[root(node)] = root(source)
-    parts: dict[Node, list[Node]] = defaultdict(list)
+    parts: dict[SliceNode, list[SliceNode]] = defaultdict(list)
     for node in nodes:
         parts[root(node)].append(node)
     return [*parts.values()]

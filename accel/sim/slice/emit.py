@@ -22,13 +22,13 @@ from functools import partial
 
 from accel.sim.slice.chunks import Chunks
 from accel.sim.slice.expressions import expression, number, text_of
-from accel.sim.slice.graph import Graph, Node, Operand, nodes_of
+from accel.sim.slice.graph import SliceGraph, SliceNode, Operand, nodes_of
 
 WORD = 64           # flags in a word of them
 _GROUP = 8          # chunks that are passed over together
 
 
-def emit(graph: Graph, chunks: Chunks, cold: Collection[str]) -> str:
+def emit(graph: SliceGraph, chunks: Chunks, cold: Collection[str]) -> str:
     """The text of ``struct Core``. `cold` are outputs that are looked at now and then: after
     `cold()`, which computes what they alone need."""
     return "\n".join(_Emitter(graph, chunks, cold).lines()) + "\n"
@@ -38,9 +38,9 @@ def emit(graph: Graph, chunks: Chunks, cold: Collection[str]) -> str:
 class _Members:
     """The nodes of a chunk, by kind."""
 
-    nodes: list[Node] = field(default_factory=list)
-    registers: list[Node] = field(default_factory=list)
-    writes: list[Node] = field(default_factory=list)
+    nodes: list[SliceNode] = field(default_factory=list)
+    registers: list[SliceNode] = field(default_factory=list)
+    writes: list[SliceNode] = field(default_factory=list)
 
 
 def _type(width: int) -> str:
@@ -60,13 +60,13 @@ def _set(flags: str, chunks: Iterable[int]) -> str:
 
 
 class _Emitter:
-    def __init__(self, graph: Graph, chunks: Chunks, cold: Collection[str]):
+    def __init__(self, graph: SliceGraph, chunks: Chunks, cold: Collection[str]):
         self._graph, self._chunks = graph, chunks
         self._cold = chunks.count           # the number of what no chunk computes
         hot = self._hot(cold)
         self._chunk = {node: chunks.number[node] if node in hot else self._cold
                        for node in graph.nodes()}
-        self._users: dict[Node, set[int]] = defaultdict(set)
+        self._users: dict[SliceNode, set[int]] = defaultdict(set)
         self._members: dict[int, _Members] = defaultdict(_Members)
         self._shown = {node for operands in graph.outputs.values() for operand in operands
                        for node in nodes_of(operand)}
@@ -76,14 +76,14 @@ class _Emitter:
             self._member(node).append(node)
         self._place_state()
 
-    def _member(self, node: Node) -> list[Node]:
+    def _member(self, node: SliceNode) -> list[SliceNode]:
         members = self._members[self._chunk[node]]
         kinds = {"register": members.registers, "write": members.writes}
         return kinds.get(node.kind, members.nodes)
 
-    def _hot(self, cold: Collection[str]) -> set[Node]:
+    def _hot(self, cold: Collection[str]) -> set[SliceNode]:
         """Nodes that state depends on, or outputs that are looked at in every cycle."""
-        found: set[Node] = set()
+        found: set[SliceNode] = set()
         todo = [*self._graph.registers, *self._graph.writes,
                 *(node for name, operands in self._graph.outputs.items() if name not in cold
                   for operand in operands for node in nodes_of(operand))]
@@ -143,13 +143,13 @@ class _Emitter:
                 yield (f"  uint8_t e{node.number} = 0; uint32_t a{node.number} = 0; "
                        f"{_type(node.width)} w{node.number} = 0;")
 
-    def _where(self, node: Node) -> tuple[int, int]:
+    def _where(self, node: SliceNode) -> tuple[int, int]:
         return self._chunk[node], node.number
 
     def _flag_words(self) -> int:
         return -(-self._chunks.count // WORD)
 
-    def _name(self, chunk: int, node: Node) -> str:
+    def _name(self, chunk: int, node: SliceNode) -> str:
         own = node.combinational and self._chunk[node] == chunk
         return f"{'v' if own else 's'}{node.number}"
 
@@ -206,11 +206,11 @@ class _Emitter:
             yield f"if ({' | '.join(waiting)}) {commits}"
         yield from last
 
-    def _row(self, node: Node, address: str) -> str:
+    def _row(self, node: SliceNode, address: str) -> str:
         memory, place = node.info
         return f"m{memory}_{place}[{address}]"
 
-    def _changed(self, node: Node, value: str, flags: str) -> str:
+    def _changed(self, node: SliceNode, value: str, flags: str) -> str:
         """Writes what a node is for others, and sets the flags of those that read it."""
         name = f"s{node.number}"
         chunks = self._users[node] - {self._cold}
@@ -220,7 +220,7 @@ class _Emitter:
             return f"{name} = {value};"
         return f"if ({name} != {value}) {{ {name} = {value};{_set(flags, chunks)} }}"
 
-    def _statement(self, node: Node, chunk: int) -> Iterator[str]:
+    def _statement(self, node: SliceNode, chunk: int) -> Iterator[str]:
         value = f"v{node.number}"
         if node.kind == "assign":
             yield from self._assigned(node, chunk)
@@ -229,7 +229,7 @@ class _Emitter:
         if node in self._stored:
             yield self._changed(node, value, "d")
 
-    def _assigned(self, node: Node, chunk: int) -> Iterator[str]:
+    def _assigned(self, node: SliceNode, chunk: int) -> Iterator[str]:
         default, *changes = (self._text(operand, chunk) for operand in node.operands)
         value = f"v{node.number}"
         yield f"uint64_t {value} = {default};"

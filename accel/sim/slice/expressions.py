@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from accel.sim.slice.graph import Node, Operand, width_of
+from accel.sim.slice.graph import SliceNode, Operand, width_of
 
-Name = Callable[[Node], str]
+Name = Callable[[SliceNode], str]
 """The C++ name of a node that an expression reads."""
 
 
@@ -46,7 +46,7 @@ def signed(operand: Operand, name: Name) -> str:
     return f"({text} >> {shift})" if shift else text
 
 
-def expression(node: Node, name: Name) -> str:
+def expression(node: SliceNode, name: Name) -> str:
     """The value of a combinational node that is no ``assign``."""
     operands = [text_of(operand, name) for operand in node.operands]
     match node.kind:
@@ -73,7 +73,7 @@ def _shifted(symbol: str, operands: Sequence[str]) -> str:
     return f"({offset} < 64 ? {value} {symbol} {offset} : 0ull)"
 
 
-def _matches(node: Node, value: str) -> str:
+def _matches(node: SliceNode, value: str) -> str:
     tests = []
     for pattern in node.info:
         wanted = int("0" + pattern.replace("-", "0"), 2)
@@ -82,7 +82,7 @@ def _matches(node: Node, value: str) -> str:
     return f"(uint64_t)({' | '.join(tests) or '0'})"
 
 
-def _operator(node: Node, operands: Sequence[str], name: Name) -> str:
+def _operator(node: SliceNode, operands: Sequence[str], name: Name) -> str:
     symbol = node.kind
     match symbol:
         case "~": return f"~{operands[0]}{mask(node.width)}"
@@ -109,7 +109,7 @@ def _operator(node: Node, operands: Sequence[str], name: Name) -> str:
     return _compared(node, operands, name)
 
 
-def _compared(node: Node, operands: Sequence[str], name: Name) -> str:
+def _compared(node: SliceNode, operands: Sequence[str], name: Name) -> str:
     """Comparisons, of numbers without and with a sign."""
     sign, symbol = node.kind[0], node.kind[1:]
     a, b = (signed(operand, name) for operand in node.operands) if sign == "s" else operands

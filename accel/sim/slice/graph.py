@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from accel.sim.slice.netlist import (BITWISE, Assign, Cell, Matches, Memory, Netlist, NetlistError,
-                                     Operator, Part, Priority, Read, Register, Value, Write, bit_of,
-                                     cell_of, is_constant)
+from accel.sim.slice.netlist import (BITWISE, Assign, Cell, Matches, Netlist, NetlistError,
+                                     NetMemory, NetOperator, NetPart, NetRead, NetRegister,
+                                     Priority, Value, Write, bit_of, cell_of, is_constant)
 from accel.sim.slice.slicing import Live
 
 MOST = 64           # bits of a node
 
-Run = tuple["Node | None", int, int]
+Run = tuple["SliceNode | None", int, int]
 """Bits ``low`` to ``low + count - 1`` of a node; or, without one, a constant `low` of `count`
 bits."""
 
@@ -31,7 +31,7 @@ STATE = ("input", "register", "write")
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class SliceNode:
     """`kind`: ``input``, ``register``, ``read``, ``write``, ``assign``, ``matches``, ``priority``,
     ``shift``, ``select`` or an operator's symbol.
 
@@ -58,7 +58,7 @@ class Node:
     def whole(self) -> Operand:
         return ((self, 0, self.width),)
 
-    def sources(self) -> list["Node"]:
+    def sources(self) -> list["SliceNode"]:
         """The nodes that it reads, each once."""
         return list(dict.fromkeys(node for operand in self.operands for node in nodes_of(operand)))
 
@@ -73,24 +73,24 @@ class Piece:
 
 
 @dataclass(slots=True)
-class Graph:
+class SliceGraph:
     """`order` has the combinational nodes; `pieces` those of memories, by memory and place."""
 
-    order: list[Node]
-    registers: list[Node]
-    writes: list[Node]
-    inputs: dict[str, list[Node]]
+    order: list[SliceNode]
+    registers: list[SliceNode]
+    writes: list[SliceNode]
+    inputs: dict[str, list[SliceNode]]
     outputs: dict[str, list[Operand]]
     pieces: dict[tuple[int, int], Piece]
 
-    def nodes(self) -> Iterator[Node]:
+    def nodes(self) -> Iterator[SliceNode]:
         """All nodes that compute something."""
         yield from self.order
         yield from self.registers
         yield from self.writes
 
 
-def nodes_of(operand: Operand) -> Iterator[Node]:
+def nodes_of(operand: Operand) -> Iterator[SliceNode]:
     return (node for node, _, _ in operand if node is not None)
 
 
@@ -118,7 +118,7 @@ def joined(runs: Iterable[Run]) -> Operand:
     return tuple(result)
 
 
-def graph_of(netlist: Netlist, live: Live, outputs: Sequence[str]) -> Graph:
+def graph_of(netlist: Netlist, live: Live, outputs: Sequence[str]) -> SliceGraph:
     """The graph of live bits. `outputs` are ports; bits that are not live are 0. Raises
     NetlistError for what has no such graph."""
     finer: dict[int, int] = {}
@@ -139,7 +139,7 @@ def graph_of(netlist: Netlist, live: Live, outputs: Sequence[str]) -> Graph:
             finer[cell] = finer.get(cell, 0) + 1
 
 
-def _ordered(graph: Graph) -> list[Node]:
+def _ordered(graph: SliceGraph) -> list[SliceNode]:
     """Orders the combinational nodes. Returns those in cycles, if there are any."""
     missing, users = {}, defaultdict(list)
     for node in graph.order:
@@ -159,7 +159,7 @@ def _ordered(graph: Graph) -> list[Node]:
     return _without_leaves([node for node in graph.order if missing[node]])
 
 
-def _without_leaves(nodes: list[Node]) -> list[Node]:
+def _without_leaves(nodes: list[SliceNode]) -> list[SliceNode]:
     """Leaves out nodes that none of the others reads."""
     while True:
         read = {source for node in nodes for source in node.sources()}
@@ -174,27 +174,27 @@ class _Building:
 
     def __init__(self, netlist: Netlist, live: Live, finer: dict[int, int]):
         self._netlist, self._live, self._finer = netlist, live, finer
-        self._place: dict[int, tuple[Node, int]] = {}       # of nets
+        self._place: dict[int, tuple[SliceNode, int]] = {}       # of nets
         self._numbers = 0
         self._cuts = self._all_cuts()
         self._rows = {number: self._row_pieces(number) for number, cell
-                      in enumerate(netlist.cells) if isinstance(cell, Memory) and number in live}
-        self.cells: dict[Node, int] = {}
+                      in enumerate(netlist.cells) if isinstance(cell, NetMemory) and number in live}
+        self.cells: dict[SliceNode, int] = {}
 
     def splits(self, number: int) -> bool:
         """True of cells that work bit by bit."""
         cell = self._netlist.cells[number]
-        return isinstance(cell, (Assign, Register)) \
-            or isinstance(cell, Operator) and cell.symbol in (*BITWISE, "m")
+        return isinstance(cell, (Assign, NetRegister)) \
+            or isinstance(cell, NetOperator) and cell.symbol in (*BITWISE, "m")
 
-    def graph(self, outputs: Sequence[str]) -> Graph:
+    def graph(self, outputs: Sequence[str]) -> SliceGraph:
         inputs = {name: self._input(name, value) for name, value in self._netlist.inputs.items()}
         made = [made for number, cell in enumerate(self._netlist.cells)
                 for made in self._nodes(number, cell)]
         for node, cell, bits in made:
             node.operands = self._operands(node, cell, bits)
         nodes = [node for node, _, _ in made]
-        return Graph([node for node in nodes if node.combinational],
+        return SliceGraph([node for node in nodes if node.combinational],
                      [node for node in nodes if node.kind == "register"],
                      [node for node in nodes if node.kind == "write"], inputs,
                      {name: self._wide(self._netlist.outputs[name]) for name in outputs},
@@ -204,8 +204,8 @@ class _Building:
     # ---- nodes ---------------------------------------------------------------------------------
 
     def _node(self, number: int, kind: str, bits: Sequence[int], info: Any = None,
-              has_output: bool = True) -> Node:
-        node = Node(self._numbers, kind, len(bits), self._netlist.modules[number], info)
+              has_output: bool = True) -> SliceNode:
+        node = SliceNode(self._numbers, kind, len(bits), self._netlist.modules[number], info)
         self._numbers += 1
         self.cells[node] = number
         if has_output:
@@ -213,22 +213,22 @@ class _Building:
                 self._place[number << 16 | bit] = node, place
         return node
 
-    def _input(self, name: str, value: Value) -> list[Node]:
+    def _input(self, name: str, value: Value) -> list[SliceNode]:
         return [self._node(0, "input", [bit_of(net) for net in value[low:low + MOST]], (name, low))
                 for low in range(0, len(value), MOST)]
 
-    def _nodes(self, number: int, cell: Cell) -> Iterator[tuple[Node, Cell, list[int]]]:
+    def _nodes(self, number: int, cell: Cell) -> Iterator[tuple[SliceNode, Cell, list[int]]]:
         """The nodes of a cell, each with the bits of the cell that it has."""
         if isinstance(cell, Write):
             for place, bits in enumerate(self._rows.get(cell.memory, ())):
                 yield self._node(number, "write", bits, (cell.memory, place), False), cell, bits
-        if number not in self._live or isinstance(cell, Memory) or not number:
+        if number not in self._live or isinstance(cell, NetMemory) or not number:
             return
         kind, info, pieces = self._pieces(number, cell)
         for place, bits in enumerate(pieces):
-            own = (info, place) if isinstance(cell, Read) else \
-                cell.init if isinstance(cell, Register) else info
-            if isinstance(cell, Register):
+            own = (info, place) if isinstance(cell, NetRead) else \
+                cell.init if isinstance(cell, NetRegister) else info
+            if isinstance(cell, NetRegister):
                 own = _chosen(cell.init, bits)
             yield self._node(number, kind, bits, own), cell, bits
 
@@ -236,28 +236,28 @@ class _Building:
         """Kind, info and bits of a cell's nodes."""
         live = self._live[number]
         match cell:
-            case Register():
+            case NetRegister():
                 return "register", None, self._cut(number, live)
             case Assign():
                 return "assign", None, self._cut(number, live)
-            case Operator() if self.splits(number):
+            case NetOperator() if self.splits(number):
                 return cell.symbol, None, self._cut(number, live)
-            case Operator():
+            case NetOperator():
                 if "//" in cell.symbol or "%" in cell.symbol:
                     raise NetlistError(f"What time depends on must divide by no number for the "
                                        f"slice: {self._netlist.modules[number]} does")
                 if live[-1] >= MOST:
                     raise self._too_wide(number, cell.symbol, live[-1] + 1)
                 return cell.symbol, None, [list(range(live[-1] + 1))]
-            case Part() if cell.stride == 1 and len(cell.value) <= MOST:
+            case NetPart() if cell.stride == 1 and len(cell.value) <= MOST:
                 return "shift", None, [list(range(live[-1] + 1))]
-            case Part():
+            case NetPart():
                 return "select", None, self._cut(number, live)
             case Matches():
                 return "matches", cell.patterns, [[0]]
             case Priority():
                 return "priority", None, [[bit] for bit in live]
-            case Read():
+            case NetRead():
                 return "read", cell.memory, self._rows[cell.memory]
         raise AssertionError(cell)
 
@@ -295,7 +295,7 @@ class _Building:
             if isinstance(cell, Write) and cell.memory == memory:
                 must |= {after for bit, after in pairwise(bits)
                          if cell.enable[bit] != cell.enable[after]}
-            if isinstance(cell, Read) and cell.memory == memory:
+            if isinstance(cell, NetRead) and cell.memory == memory:
                 cuts |= self._cuts[number]
         parts, begin = [], 0
         for place in [*(place for place, bit in enumerate(bits) if place and bit in must),
@@ -306,7 +306,7 @@ class _Building:
 
     def _piece(self, memory: int, bits: list[int]) -> Piece:
         cell = self._netlist.cells[memory]
-        assert isinstance(cell, Memory)
+        assert isinstance(cell, NetMemory)
         return Piece(len(bits), cell.depth, tuple(_chosen(row, bits) for row in cell.init))
 
     # ---- operands ------------------------------------------------------------------------------
@@ -327,13 +327,13 @@ class _Building:
     def _some(self, value: Value, bits: Iterable[int]) -> Operand:
         return self._operand(value[bit] for bit in bits)
 
-    def _operands(self, node: Node, cell: Cell, bits: list[int]) -> list[Operand]:
+    def _operands(self, node: SliceNode, cell: Cell, bits: list[int]) -> list[Operand]:
         match cell:
-            case Operator():
+            case NetOperator():
                 return self._inputs(self.cells[node], cell, bits)
-            case Part() if node.kind == "shift":
+            case NetPart() if node.kind == "shift":
                 return [self._operand(cell.value), self._operand(cell.offset)]
-            case Part():
+            case NetPart():
                 count = min(1 << len(cell.offset), -(-len(cell.value) // cell.stride))
                 padded = cell.value + (0,) * (cell.width + cell.stride)
                 return [self._operand(cell.offset),
@@ -348,9 +348,9 @@ class _Building:
                         *(self._operand((net,)) for net in cell.inputs[:bits[0] + 1])]
             case Assign():
                 return self._changes(node, cell, bits)
-            case Register():
+            case NetRegister():
                 return [self._some(cell.data, bits)]
-            case Read():
+            case NetRead():
                 return [self._operand(cell.address)]
             case Write():
                 enable = cell.enable[bits[0]]
@@ -358,7 +358,7 @@ class _Building:
                         self._operand((enable,))]
         raise AssertionError(cell)
 
-    def _inputs(self, number: int, cell: Operator, bits: list[int]) -> list[Operand]:
+    def _inputs(self, number: int, cell: NetOperator, bits: list[int]) -> list[Operand]:
         first, *others = cell.inputs
         symbol, width = cell.symbol, len(bits)
         if symbol in BITWISE:
@@ -376,7 +376,7 @@ class _Building:
             raise self._too_wide(number, symbol, max(map(len, cell.inputs)))
         return [self._operand(value) for value in cell.inputs]
 
-    def _changes(self, node: Node, cell: Assign, bits: list[int]) -> list[Operand]:
+    def _changes(self, node: SliceNode, cell: Assign, bits: list[int]) -> list[Operand]:
         operands, node.info = [self._some(cell.default, bits)], []
         for condition, start, value in cell.changes:
             inside = [place for place, bit in enumerate(bits) if start <= bit < start + len(value)]
@@ -390,12 +390,12 @@ class _Building:
 def _values(cell: Cell) -> tuple[Value, ...]:
     """The values that a cell reads, but for single bits."""
     match cell:
-        case Operator(): return cell.inputs
-        case Part(): return cell.value, cell.offset
+        case NetOperator(): return cell.inputs
+        case NetPart(): return cell.value, cell.offset
         case Matches(): return (cell.value,)
         case Assign(): return cell.default, *(value for _, _, value in cell.changes)
-        case Register(): return (cell.data,)
-        case Read(): return (cell.address,)
+        case NetRegister(): return (cell.data,)
+        case NetRead(): return (cell.address,)
         case Write(): return cell.address, cell.data
     return ()
 

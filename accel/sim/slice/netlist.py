@@ -27,7 +27,7 @@ class NetlistError(Error):
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class NetOperator:
     """`symbol` as Amaranth's netlist has it; ``m`` is a multiplexer."""
 
     symbol: str
@@ -41,7 +41,7 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class NetPart:
     """`width` bits of `value` from bit ``offset * stride`` on; zeros behind its end."""
 
     value: Value
@@ -84,7 +84,7 @@ class Assign:
 
 
 @dataclass(frozen=True, slots=True)
-class Register:
+class NetRegister:
     """Becomes `data` where the clock rises."""
 
     data: Value
@@ -96,8 +96,8 @@ class Register:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """Rows, which `Read` and `Write` refer to by the number of this cell."""
+class NetMemory:
+    """Rows, which `NetRead` and `Write` refer to by the number of this cell."""
 
     row_bits: int
     depth: int
@@ -106,7 +106,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class NetRead:
     """A row, in the same cycle."""
 
     memory: int
@@ -132,7 +132,8 @@ class Nothing:
     width: int = 0
 
 
-Cell = Operator | Part | Matches | Priority | Assign | Register | Memory | Read | Write | Nothing
+Cell = (NetOperator | NetPart | Matches | Priority | Assign | NetRegister | NetMemory | NetRead
+        | Write | Nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +228,7 @@ class _Reading:
         kinds, value = self._hdl.cells, self._value
         match cell:
             case kinds.Operator():
-                return Operator(cell.operator, tuple(map(value, cell.inputs)))
+                return NetOperator(cell.operator, tuple(map(value, cell.inputs)))
             case kinds.Part():
                 return self._part(cell)
             case kinds.Matches():
@@ -241,14 +242,14 @@ class _Reading:
                 if int(cell.arst) != 0:
                     raise self._refused(number, "a register with an asynchronous reset")
                 self._require_clock(number, cell)
-                return Register(value(cell.data), cell.init)
+                return NetRegister(value(cell.data), cell.init)
             case kinds.Memory():
-                return Memory(cell.width, cell.depth, cell.init)
+                return NetMemory(cell.width, cell.depth, cell.init)
             case kinds.SyncWritePort():
                 self._require_clock(number, cell)
                 return Write(cell.memory, value(cell.addr), value(cell.data), value(cell.en))
             case kinds.AsyncReadPort():
-                return Read(cell.memory, value(cell.addr), cell.width)
+                return NetRead(cell.memory, value(cell.addr), cell.width)
             case kinds.SyncReadPort():
                 self._require_clock(number, cell)
                 return self._registered(number, cell)
@@ -265,12 +266,12 @@ class _Reading:
         if cell.clk_edge != "pos" or (int(cell.clk),) != self._clock:
             raise self._refused(number, "another clock")
 
-    def _part(self, cell: Any) -> Part:
+    def _part(self, cell: Any) -> NetPart:
         value, offset = self._value(cell.value), self._value(cell.offset)
         if cell.value_signed:
             reach = ((1 << len(offset)) - 1) * cell.stride + cell.width
             value += value[-1:] * (reach - len(value))
-        return Part(value, offset, cell.width, cell.stride)
+        return NetPart(value, offset, cell.width, cell.stride)
 
     def _add(self, number: int, cell: Cell) -> Value:
         """The output of a cell more, in the module of cell `number`."""
@@ -278,18 +279,18 @@ class _Reading:
         self.result.modules.append(self.result.modules[number])
         return nets_of(len(self.result.cells) - 1, cell.width)
 
-    def _registered(self, number: int, cell: Any) -> Register:
+    def _registered(self, number: int, cell: Any) -> NetRegister:
         """A read port with a register; it sees what is written in the same cycle where it is
         transparent for that."""
-        row = self._add(number, Read(cell.memory, self._value(cell.addr), cell.width))
+        row = self._add(number, NetRead(cell.memory, self._value(cell.addr), cell.width))
         for port in cell.transparent_for:
             row = self._transparent(number, self._netlist.cells[port], row, cell)
         kept = nets_of(number, cell.width)
-        return Register(self._add(number, Operator("m", ((int(cell.en),), row, kept))), 0)
+        return NetRegister(self._add(number, NetOperator("m", ((int(cell.en),), row, kept))), 0)
 
     def _transparent(self, number: int, write: Any, row: Value, cell: Any) -> Value:
         def made(symbol: str, *inputs: Value) -> Value:
-            return self._add(number, Operator(symbol, inputs))
+            return self._add(number, NetOperator(symbol, inputs))
 
         address = self._value(write.addr), self._value(cell.addr)
         mask = made("&", self._value(write.en), made("==", *address) * cell.width)

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 
-from accel.sim.slice.graph import (Graph, Node, Operand, Run, constant, joined, nodes_of, width_of)
+from accel.sim.slice.graph import (Operand, Run, SliceGraph, SliceNode, constant, joined, nodes_of,
+                                   width_of)
 
 _ROUNDS = 8
 
 
-def simplified(graph: Graph, values: Mapping[str, int]) -> Graph:
+def simplified(graph: SliceGraph, values: Mapping[str, int]) -> SliceGraph:
     """A smaller graph, with some inputs constant. It takes `graph` over."""
-    known: dict[Node, Operand] = {
+    known: dict[SliceNode, Operand] = {
         node: constant(value >> node.info[1], node.width)
         for name, value in values.items() for node in graph.inputs.get(name, ())}
     for _ in range(_ROUNDS):
@@ -19,7 +20,7 @@ def simplified(graph: Graph, values: Mapping[str, int]) -> Graph:
     return _live(graph, known)
 
 
-def _folded(graph: Graph, known: dict[Node, Operand]) -> int:
+def _folded(graph: SliceGraph, known: dict[SliceNode, Operand]) -> int:
     """Finds nodes that are other operands; how many."""
     before = len(known)
     for node in graph.nodes():
@@ -32,9 +33,9 @@ def _folded(graph: Graph, known: dict[Node, Operand]) -> int:
     return len(known) - before
 
 
-def _merged(graph: Graph, known: dict[Node, Operand]) -> int:
+def _merged(graph: SliceGraph, known: dict[SliceNode, Operand]) -> int:
     """Finds nodes that compute what another one does; how many."""
-    first: dict[tuple, Node] = {}
+    first: dict[tuple, SliceNode] = {}
     before = len(known)
     for node in (*graph.order, *graph.registers):
         if node in known:
@@ -47,14 +48,14 @@ def _merged(graph: Graph, known: dict[Node, Operand]) -> int:
     return len(known) - before
 
 
-def _resolve(graph: Graph, known: dict[Node, Operand]) -> None:
+def _resolve(graph: SliceGraph, known: dict[SliceNode, Operand]) -> None:
     for node in graph.nodes():
         node.operands = [_resolved(operand, known) for operand in node.operands]
     graph.outputs = {name: [_resolved(operand, known) for operand in operands]
                      for name, operands in graph.outputs.items()}
 
 
-def _resolved(operand: Operand, known: Mapping[Node, Operand]) -> Operand:
+def _resolved(operand: Operand, known: Mapping[SliceNode, Operand]) -> Operand:
     """An operand with what is known in the place of nodes."""
     if not any(node in known for node in nodes_of(operand)):
         return operand
@@ -65,7 +66,8 @@ def _resolved(operand: Operand, known: Mapping[Node, Operand]) -> Operand:
     return joined(runs)
 
 
-def _part(operand: Operand, low: int, count: int, known: Mapping[Node, Operand]) -> Iterable[Run]:
+def _part(operand: Operand, low: int, count: int, known: Mapping[SliceNode, Operand]
+          ) -> Iterable[Run]:
     """Bits of an operand."""
     at, runs = 0, []
     for node, first, length in operand:
@@ -90,7 +92,7 @@ def value_of(operand: Operand) -> int | None:
     return value
 
 
-def _same_as(node: Node) -> Operand | None:
+def _same_as(node: SliceNode) -> Operand | None:
     """The operand that a node always equals, if it computes nothing."""
     values = [value_of(operand) for operand in node.operands]
     match node.kind:
@@ -111,7 +113,7 @@ def _same_as(node: Node) -> Operand | None:
     return None
 
 
-def _arithmetic(node: Node, values: list[int | None]) -> Operand | None:
+def _arithmetic(node: SliceNode, values: list[int | None]) -> Operand | None:
     full = (1 << node.width) - 1
     for value, other in zip(values, reversed(node.operands)):
         if value == 0:
@@ -121,7 +123,7 @@ def _arithmetic(node: Node, values: list[int | None]) -> Operand | None:
     return None
 
 
-def _match(node: Node, value: int | None) -> Operand | None:
+def _match(node: SliceNode, value: int | None) -> Operand | None:
     if node.info == ("1",):
         return node.operands[0]
     if value is None:
@@ -132,7 +134,7 @@ def _match(node: Node, value: int | None) -> Operand | None:
     return constant(like, 1)
 
 
-def _priority(node: Node, values: list[int | None]) -> Operand | None:
+def _priority(node: SliceNode, values: list[int | None]) -> Operand | None:
     enable, *before, own = values
     if enable == 0 or own == 0 or 1 in before:
         return constant(0, 1)
@@ -143,7 +145,7 @@ def _priority(node: Node, values: list[int | None]) -> Operand | None:
     return node.operands[0] if own == 1 else None
 
 
-def _assigned(node: Node) -> Operand | None:
+def _assigned(node: SliceNode) -> Operand | None:
     """Leaves out changes that never come, and what is always written over."""
     default, *changes = node.operands
     kept, info = [], []
@@ -160,12 +162,12 @@ def _assigned(node: Node) -> Operand | None:
     return None if info else default
 
 
-def _live(graph: Graph, known: Mapping[Node, Operand]) -> Graph:
+def _live(graph: SliceGraph, known: Mapping[SliceNode, Operand]) -> SliceGraph:
     """Only nodes that outputs depend on."""
-    writers: dict[tuple[int, int], list[Node]] = {}
+    writers: dict[tuple[int, int], list[SliceNode]] = {}
     for node in graph.writes:
         writers.setdefault(node.info, []).append(node)
-    live: set[Node] = set()
+    live: set[SliceNode] = set()
     todo = [node for operands in graph.outputs.values() for operand in operands
             for node in nodes_of(operand)]
     while todo:
@@ -177,7 +179,7 @@ def _live(graph: Graph, known: Mapping[Node, Operand]) -> Graph:
         if node.kind == "read":
             todo += writers.get(node.info, ())
     pieces = {node.info for node in live if node.kind == "read"}
-    return Graph([node for node in graph.order if node in live],
+    return SliceGraph([node for node in graph.order if node in live],
                  [node for node in graph.registers if node in live],
                  [node for node in graph.writes if node in live],
                  {name: [node for node in nodes if node in live]

@@ -7,9 +7,9 @@ those bits stay that something depends on.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from accel.sim.slice.netlist import (BITWISE, Assign, Cell, Matches, Memory, Netlist, Operator,
-                                     Part, Priority, Read, Register, Write, bit_of, cell_of,
-                                     is_constant)
+from accel.sim.slice.netlist import (BITWISE, Assign, Cell, Matches, Netlist, NetMemory,
+                                     NetOperator, NetPart, NetRead, NetRegister, Priority, Write,
+                                     bit_of, cell_of, is_constant)
 
 Live = Mapping[int, list[int]]
 """For each cell that something depends on, the bits of its output; for a memory, those of a row.
@@ -38,7 +38,7 @@ def live_bits(netlist: Netlist, roots: Iterable[int]) -> Live:
         net = todo.pop()
         cell, bit = cells[cell_of(net)], bit_of(net)
         need(_needs(cell, bit))
-        if isinstance(cell, Read) and bit not in live[cell.memory]:
+        if isinstance(cell, NetRead) and bit not in live[cell.memory]:
             live[cell.memory].add(bit)
             for write in writers[cell.memory]:
                 need((write.data[bit], write.enable[bit], *write.address))
@@ -63,9 +63,9 @@ def readers(netlist: Netlist, live: Live, nets: Iterable[int]) -> set[str]:
 def _needs(cell: Cell, bit: int) -> Iterable[int]:
     """The nets that a bit of a cell's output depends on."""
     match cell:
-        case Operator():
+        case NetOperator():
             return _operands(cell, bit)
-        case Part():
+        case NetPart():
             return (*cell.offset, *cell.value[bit::cell.stride])
         case Matches():
             return (net for place, net in enumerate(cell.value)
@@ -76,16 +76,16 @@ def _needs(cell: Cell, bit: int) -> Iterable[int]:
             return (cell.default[bit], *(
                 net for condition, start, value in cell.changes
                 if start <= bit < start + len(value) for net in (condition, value[bit - start])))
-        case Register():
+        case NetRegister():
             return (cell.data[bit],)
-        case Read():
+        case NetRead():
             return cell.address
-        case Memory():
+        case NetMemory():
             return ()
     raise AssertionError(cell)
 
 
-def _operands(cell: Operator, bit: int) -> Iterable[int]:
+def _operands(cell: NetOperator, bit: int) -> Iterable[int]:
     first, *others = cell.inputs
     if cell.symbol in BITWISE:
         return (value[bit] for value in cell.inputs)

@@ -13,7 +13,7 @@ from accel.machine.config import AccelConfig, ConfigError, preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, disassemble, finish
 from accel.machine.structure import SHIPPED_STRUCTURE as SHIPPED
-from accel.machine.structure import Buffer, Kind, Port, Structure, StructureError, Unit
+from accel.machine.structure import BufferRecord, Kind, UnitPort, Structure, StructureError, Unit
 from accel.proof.legal import prove
 from accel.sim.checking.check import check, compare
 from accel.sim.meaning import functional
@@ -131,7 +131,7 @@ def test_the_rtl_agrees(make) -> None:
     assert report.left_out == (() if machine.structure.shape == SHIPPED.shape else ("cycle",))
 
 
-def _with(*units: Unit, buffers: tuple[Buffer, ...] = ()) -> Structure:
+def _with(*units: Unit, buffers: tuple[BufferRecord, ...] = ()) -> Structure:
     """The shipped structure with these units and buffers in place of those of their names."""
     own, other = ({one.name: one for one in some} for some in (units, buffers))
     known = {*SHIPPED.names}, {*SHIPPED.buffer_names}
@@ -175,19 +175,19 @@ _OUT = SHIPPED.buffer("out")
     (lambda: SHIPPED.renamed({"inp": "in-put"}),
      "Unit or buffer 'in-put' must be an identifier"),
     (lambda: _with(replace(_STORE, ports=())), "Unit store must have a port"),
-    (lambda: _with(replace(_STORE, ports=(Port("src", "far"),))),
+    (lambda: _with(replace(_STORE, ports=(UnitPort("src", "far"),))),
      "Port src of unit store must be at one of inp, wgt, res, par, acc, out, tab, not at far"),
-    (lambda: _with(replace(_STORE, ports=(Port("a", "out"),))),
+    (lambda: _with(replace(_STORE, ports=(UnitPort("a", "out"),))),
      "Port a of unit store must be one of src: a unit of kind store has no other operand"),
     (lambda: _with(replace(_VECTOR, ports=_VECTOR.ports[1:])),
      "Ports a of unit vector must be at buffers of accumulator of batchxblock_out and output of"),
     (lambda: _with(replace(_LOAD, ports=_LOAD.ports[:4])),
      "Buffer tab must have a unit that writes it: nothing would be in it"),
-    (lambda: _with(replace(_LOAD, ports=(*_LOAD.ports, Port("dst", "out")))),
+    (lambda: _with(replace(_LOAD, ports=(*_LOAD.ports, UnitPort("dst", "out")))),
      "Buffer out must have one unit that writes it, not load and vector"),
-    (lambda: _with(replace(_STORE, ports=(*_STORE.ports, Port("src", "res")))),
+    (lambda: _with(replace(_STORE, ports=(*_STORE.ports, UnitPort("src", "res")))),
      "Buffer res must be between a unit that moves bytes and one that computes, not between load"),
-    (lambda: _with(replace(_STORE, ports=(*_STORE.ports, Port("src", "acc")))),
+    (lambda: _with(replace(_STORE, ports=(*_STORE.ports, UnitPort("src", "acc")))),
      "Buffer acc must not be used by store: a buffer of two banks is between units that compute"),
     (lambda: _with(replace(_STORE, name="second", kind=Kind.STORE)),
      "Units must have one of kind store, not store and second: the core has one place for it"),

@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 
 from accel.sim.slice import netlist
 from accel.sim.slice.graph import graph_of
-from accel.sim.slice.netlist import Memory, NetlistError, Operator, Register, netlist_of
+from accel.sim.slice.netlist import NetMemory, NetlistError, NetOperator, NetRegister, netlist_of
 from accel.sim.slice.slicing import live_bits, readers
 
 Build = Callable[[Module, "Part"], object]
@@ -51,17 +51,17 @@ def datapath(m: Module, part: Part) -> None:
 def test_data_goes_and_bits_above_those_that_count_too() -> None:
     found, live = live_of(datapath, "event")
     registers = {number: bits for number, bits in live.items()
-                 if isinstance(found.cells[number], Register)}
+                 if isinstance(found.cells[number], NetRegister)}
     assert sorted(map(len, registers.values())) == [1, 3]
-    assert not any(isinstance(found.cells[number], Memory) or isinstance(
-        cell := found.cells[number], Operator) and cell.symbol == "*" for number in live)
+    assert not any(isinstance(found.cells[number], NetMemory) or isinstance(
+        cell := found.cells[number], NetOperator) and cell.symbol == "*" for number in live)
 
 
 def test_what_is_read_is_kept_with_what_writes_it() -> None:
     found, live = live_of(datapath, "result")
-    memories = [live[number] for number in live if isinstance(found.cells[number], Memory)]
+    memories = [live[number] for number in live if isinstance(found.cells[number], NetMemory)]
     assert memories == [list(range(80))]
-    assert any(isinstance(cell, Operator) and cell.symbol == "*"
+    assert any(isinstance(cell, NetOperator) and cell.symbol == "*"
                for cell in map(found.cells.__getitem__, live))
 
 
