@@ -369,7 +369,7 @@ def _names(structure: Structure) -> Iterator[str]:
                 or name.startswith("_") or "__" in name):
             yield (f"Unit or buffer {name!r} must be an identifier of ASCII letters, digits and "
                    f"single underscores, a letter first: ports of the core are called so")
-        elif name in [*Kind] and structure.kind(name) not in (None, name):
+        elif name in [*Kind] and any(unit.name == name != unit.kind for unit in structure.units):
             yield f"Unit {name} must have another name: units of kind {name} are called so"
         elif name in taken:
             yield f"Unit or buffer {name} must have another name: {taken[name]} is called so"

@@ -10,6 +10,7 @@ from typing import IO, Any
 
 from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine, MachineRecord
+from accel.machine.rules import DeclarationError
 from compiler.cpu_gpu_backends.llvm import host
 from compiler.files import whole_file
 from compiler.graph.division.partition import Partition
@@ -119,12 +120,16 @@ def _scales(entry: Mapping[str, Any] | None, graph: Graph) -> dict[str, tuple[fl
 def _machine(entry: Mapping[str, Any] | None, given: Machine | None) -> Machine | None:
     if entry is None:
         return None
-    machine = given or Machine(AccelConfig(**entry["config"]))
+    known = MachineRecord.parse(entry)
+    try:
+        machine = given or Machine(AccelConfig(**entry["config"]))
+    except DeclarationError:        # a unit that no shipped instruction is of
+        raise ArtifactError(f"was compiled for machine {known}, which has units of its own: give "
+                            f"its machine: --machine M") from None
     if machine.hash != entry["hash"]:
         hint = ("compile the network again" if given else
                 "compile the network again, or give its machine if it has instructions of your "
                 "own: --machine M")
-        known = MachineRecord.parse(entry)
         raise ArtifactError(f"was compiled for machine {known}, not for {machine.record}: "
                             f"{known.difference(machine.record)}; {hint}")
     return machine

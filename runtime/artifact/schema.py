@@ -67,10 +67,14 @@ AUTO = {
     "nodes": {str: {str: (float, None)}}}
 LAYOUT = {**SUMS, "at_every_border": SUMS,
           "conversions": [{"value": str, "bytes": int, "where": str}]}
+STRUCTURE = {
+    "units": [{"name": str, "kind": str, "ports": [[str]]}],
+    "buffers": [{"name": str, "shape": [(int, str)], "element": str, "size": str, "banks": int,
+                 "packed": bool}]}
 MACHINE = {
-    "config": {str: (int, float, str, [(int, str)], {str: (int, float, bool)})},
+    "config": {str: (int, float, str, [(int, str)], STRUCTURE, {str: (int, float, bool)})},
     "hash": str, "name": str,
-    "geometry": {str: (int, str, [(int, str)])},
+    "geometry": {str: (int, str, [(int, str)], STRUCTURE, {str: (int, float, bool)})},
     Optional("instructions"): {str: [(int, str)]}, Optional("layouts"): {str: str}}
 
 MANIFEST = {

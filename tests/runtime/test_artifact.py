@@ -7,6 +7,7 @@ import math
 import tracemalloc
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ import numpy as np
 import pytest
 
 import lockstep
+from accel.machine.config import AccelConfig
 from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
+from accel.machine.timing import CoreTiming
 from accel.mapping.target import AccelTarget
 from bench.cpu.calls import chain
 from compiler import te
@@ -30,6 +33,7 @@ from runtime.exporting.scales import scales_of
 from tests.support.float_graphs import inputs_of, random_graph
 from tests.support.integer_graphs import Net
 from tests.support.machines import TINY
+from tests.support.structures import renamed, two_vectors
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
 PIXELS = np.linspace(0, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
@@ -177,6 +181,24 @@ def test_a_machine_of_ones_own(tmp_path) -> None:
     with pytest.raises(ArtifactError, match="not for .*: instruction absdiff is one more; compile "
                                             "the network again$"):
         load(tmp_path / "net", machine=TINY)
+
+
+@pytest.mark.parametrize("config", [
+    replace(TINY.config, timing=CoreTiming(beats=64)), renamed(TINY.config)],
+    ids=["timing", "structure"])
+def test_a_machine_of_ones_own_times_or_names(config: AccelConfig, tmp_path) -> None:
+    net = Net(2)
+    graph = net.graph(net.rescale(net.input(1, 4, 3, 3)))
+    module_of(graph, Machine(config)).save(tmp_path / "net")
+    assert_right(load(tmp_path / "net"), net.samples())
+
+
+def test_a_machine_with_a_further_unit_must_be_given(tmp_path) -> None:
+    mine, net = two_vectors(TINY.config), Net(2)
+    graph = net.graph(net.rescale(net.input(1, 4, 3, 3)))
+    module_of(graph, mine).save(tmp_path / "net")
+    assert_right(load(tmp_path / "net", machine=mine), net.samples())
+    refused(tmp_path / "net", "was compiled for machine", "give its machine", "--machine M")
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing(taken: Path, tmp_path) -> None:

@@ -101,6 +101,12 @@ def test_a_memory_says_its_ports():
     assert memory.holds == "buffer inp: activations for gemm"
 
 
+@pytest.mark.parametrize("place", ["fetch.requests", "load.requests", "load.incoming"])
+def test_relays_of_more_cycles_are_memories_with_a_meaning(place):
+    memory, = memories_of(MEMORIES[MEMORIES.index("module \\"):].replace("inp.slice0", place))
+    assert memory.holds.endswith("on their way")
+
+
 def test_a_memory_or_port_without_a_meaning_is_refused():
     with pytest.raises(ValueError, match="VerilogMemory must have a meaning in "
                                          "fpga.verilog.memories, not 'storage' of 'core'"):
