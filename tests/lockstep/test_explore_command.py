@@ -145,7 +145,7 @@ def test_a_machine_that_computes_other_values_is_told(tmp_path: Path, capsys, mo
         def __call__(self, inputs):
             return {"logits": 7.0}
 
-    monkeypatch.setattr(point_trials, "_reference", lambda path, digest: Wrong())
+    monkeypatch.setattr(point_trials, "_reference", lambda *request: Wrong())
     assert explore(tmp_path, "--vary", "queue_depth=same") == 1
     assert re.search(r"wrong: base: digits-int8.onnx: 10 of 1 elements of logits differ",
                      capsys.readouterr().out)

@@ -271,7 +271,7 @@ _ARRAYS: dict[str, Callable] = {
     "clamp": lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi), "select": np.where,
     "rshift_rne": _rounded_shift,
     "requantize": lambda acc, *parameters: requantize(
-        np.asarray(acc).astype(np.float64), *parameters, np.int64),
+        np.asarray(acc).astype(np.float64), *parameters, dtype=np.int64),
     **{dtype: partial(lambda dtype, x: np.asarray(x).astype(dtype).astype(np.int64), dtype)
        for dtype in _TYPES}}
 

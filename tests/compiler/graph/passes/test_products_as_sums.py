@@ -88,7 +88,7 @@ def test_channels_with_scales_and_zero_points_of_their_own(qdq, data) -> None:
 
 def test_channels_of_a_group_with_several_scales_stay_in_float(qdq) -> None:
     one = qdq(opset=21)
-    steps = one.constant(np.float32([0.1, 0.2])), one.constant(np.int8([0, 0]))
+    steps = one.constant(np.array([0.1, 0.2], np.float32)), one.constant(np.array([0, 0], np.int8))
     x = one.add("QuantizeLinear", one.input("x", 1, 2, 4, 4), *steps, axis=1)
     x = one.add("DequantizeLinear", x, *steps, axis=1)
     graph = compiled(one.model(one.add("Conv", x, one.weight(4, 2, 3, 3))))
