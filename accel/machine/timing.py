@@ -90,6 +90,7 @@ class CoreTiming:
             value, limits = getattr(self, field.name), limits_of(field)
             if not isinstance(value, int) or isinstance(value, bool):
                 self._require(field.name, False, "an integer")
+            self._require(field.name, value > 0, "positive")
             if rule := limits.broken(value):
                 self._require(field.name, False, rule)
         self._require("burst_bytes", self.burst_bytes == 64, "64, as the memory port has it")

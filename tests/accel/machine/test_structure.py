@@ -157,8 +157,10 @@ _OUT = SHIPPED.buffer("out")
      "Unit vector must have another name: units of kind vector are called so"),
     (lambda: SHIPPED.renamed({"inp": "\u00e9"}),
      "Unit or buffer '\u00e9' must be an identifier of ASCII letters, digits and single"),
-    (lambda: SHIPPED.renamed({"gemm": ["vector"], "vector": "gemm"}),
-     "Unit gemm must have another name: units of kind gemm are called so"),
+    (lambda: Structure.of({**SHIPPED.plain, "units": [
+        {**one, "name": ["v"] if one["name"] == "vector" else one["name"]}
+        for one in SHIPPED.plain["units"]]}),
+     "Unit or buffer ['v'] must be an identifier of ASCII letters, digits and single"),
     (lambda: SHIPPED.renamed({"inp": "_inp"}),
      "Unit or buffer '_inp' must be an identifier of ASCII letters, digits and single"),
     (lambda: _with(buffers=(replace(_OUT, name="out", packed="no"),)),

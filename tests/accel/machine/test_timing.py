@@ -43,6 +43,8 @@ def test_it_is_frozen():
     ({"status_cycles": 4}, "status_cycles of the timing must be at least 5, in which the errors of "
                            "5 reporters meet, not 4"),
     ({"queue_cycles": 1}, "queue_cycles of the timing must be from 2 to 8, not 1"),
+    ({"ahead": 0}, "ahead of the timing must be positive, not 0"),
+    ({"beats": -1}, "beats of the timing must be positive, not -1"),
     ({"ahead": 17}, "ahead of the timing must be a power of two, not 17"),
     ({"beats": 8}, "beats of the timing must be from 16 to 256, not 8"),
     ({"burst_bytes": 128}, "burst_bytes of the timing must be 64, as the memory port has it, "
