@@ -63,7 +63,7 @@ def tile_bytes(program: Program, vectors: Vectors, chooser: Chooser = OWN) -> Sc
     if found is None or not sums_bytes(found[0]):
         return None
     update, axes = found
-    if len(axes) == 5 and is_grouped(update, axes[-1]):
+    if len(axes) == 5 and len(update.axes) == 4 and is_grouped(update, axes[-1]):
         return _by_windows(program, update, axes, chooser)
     if len(update.axes) == 2 and len(axes) >= 2:
         return _by_rows(program, update, axes, vectors, chooser)

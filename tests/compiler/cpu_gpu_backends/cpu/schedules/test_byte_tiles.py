@@ -86,6 +86,7 @@ def test_rows_of_matrices(op: str, x: tuple, w: tuple, count: int) -> None:
 
 @pytest.mark.parametrize(("op", "x", "w"), [
     ("qpacked_matmul", (1, 512), (4, 128, 16, 4)),          # one row
+    ("qpacked_matmul", (1, 2, 1, 33, 128), (1, 32, 16, 4)), # five axes, as an image has
     ("qconv2d_blocks", (1, 1, 5, 5, 16), (1, 1, 1, 4, 16, 4))])
 def test_vectors_where_they_take_less(op: str, x: tuple, w: tuple) -> None:
     made, found, wanted = computed(op, {**PLAIN, **QUANTIZED}, x, w)
