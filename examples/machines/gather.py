@@ -14,7 +14,7 @@ number gives a whole row of the table. So every number names entries that there 
 """
 
 import numpy as np
-from amaranth.hdl import *
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 
 from accel.hw.parts import delayed

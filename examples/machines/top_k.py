@@ -16,7 +16,7 @@ the least.
 """
 
 import numpy as np
-from amaranth.hdl import *
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 
 from accel.machine.streams import StreamShape
