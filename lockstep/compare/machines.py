@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from accel.machine.config import LEFT_OUT, flat, known_default
-from accel.machine.intrinsics import Declaration
+from accel.machine.declare import Declaration, InstructionForm
 from accel.machine.machine import Machine
-from compiler.tensorize import Intrinsic
 from lockstep.manual.instructions import formula, used_fields
 from lockstep.manual.resources import UnitResources, resources
 from lockstep.manual.timing import UnitTiming, timing_of
@@ -98,7 +97,7 @@ def _changes(machine: Machine, here: Declaration, there: Declaration) -> Iterato
             yield f"{'no longer reads' if path in fields[0] else 'now reads'} the field {path}"
 
 
-def _form_changes(one: Intrinsic, other: Intrinsic) -> Iterator[str]:
+def _form_changes(one: InstructionForm, other: InstructionForm) -> Iterator[str]:
     pairs = [(formula(form), form.loops) for form in (one, other)]
     for name, here, there in zip(("meaning", "loops"), *pairs):
         if here != there:

@@ -84,7 +84,7 @@ class Pick(wiring.Component):
         made = Signal.like(self.o.p.data)
         m.d.comb += [
             self.i.ready.eq(~busy), self.table.en.eq(self.i.valid & ~busy),
-            self.table.addr.eq(data.View(self.shape.a_elements, self.i.p.data)[0].as_unsigned()),
+            self.table.addr.eq(data.View(self.shape.a_elements, self.i.p.data)[0]),
             self.o.valid.eq(busy & (left == 0)), self.o.p.data.eq(made), self.o.p.last.eq(last),
         ]
         with m.If(left != 0):

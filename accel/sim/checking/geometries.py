@@ -42,7 +42,7 @@ def random_config(seed: int) -> AccelConfig:
         entry = prod(extent if isinstance(extent, int) else extents[extent]
                      for extent in buffer.shape)
         entry *= {"param": PARAM_BYTES, "accumulator": 4}.get(buffer.element, 1)
-        sizes[buffer.size] = max(entry << random.choice(DEPTHS), 2 * bus_bytes)
+        sizes[str(buffer.size)] = max(entry << random.choice(DEPTHS), 2 * bus_bytes)
     config = AccelConfig(f"random-{seed}", batch, block_in, block_out, **sizes,
                          bus_bytes=bus_bytes, queue_depth=random.choice([1, 2, 4, 8, 16, 64]),
                          vector_beats=min(random.choice([1, 1, 2, 4, 64]), batch * block_out),

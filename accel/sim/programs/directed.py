@@ -12,6 +12,7 @@ from accel.datapath.plan import open_instructions, plan
 from accel.machine import isa
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, TensorSlot, finish
+from accel.machine.streams import StreamForm
 from accel.machine.structure import Kind
 from accel.proof.legal import with_tokens
 
@@ -229,7 +230,9 @@ def _twice(machine: Machine, unit: str, level: int, extent: int) -> Instruction:
     is_load = machine.structure.kind(unit) is Kind.LOAD
     inner = 1 + (extent - 1) // _interval(machine, unit)
     if machine.structure.kind(unit) is Kind.STREAM:     # rows, or the entries of one
-        inner = min(inner, machine.of_unit(unit)[0].longest if level == len(loops) - 1 else 512)
+        form = machine.of_unit(unit)[0]
+        assert isinstance(form, StreamForm)
+        inner = min(inner, form.longest if level == len(loops) - 1 else 512)
     loops[level - 1], loops[level] = {"extent": 2}, {"extent": inner}
     if is_load:                         # nothing but padding
         loops[level - 1] |= {"before": 2}

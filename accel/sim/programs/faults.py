@@ -134,7 +134,7 @@ def _instead(structure: Structure, unit: str, kinds: Mapping[Kind, Kind]) -> str
     return unit if other is kind else structure.of_kind(other)[0].name
 
 
-def _illegal(machine: Machine, instruction: Instruction, name: str, value: int) -> bool:
+def _illegal(machine: Machine, instruction: Instruction, name: str, value: Any) -> bool:
     try:
         touches(machine, replace(instruction, fields={**instruction.fields, name: value}))
     except Fault:

@@ -7,6 +7,7 @@ from accel.machine.config import PARAM_BYTES, WEIGHT_BITS
 from accel.machine.immediates import fields_in
 from accel.machine.declare import address_field, immediate_fields
 from accel.machine.machine import Machine
+from accel.machine.streams import StreamForm
 from accel.machine.structure import IMMEDIATE, Kind
 
 from . import shapes
@@ -205,9 +206,10 @@ class Instructions:
     def stream(self, form: Form, level: int | None = None) -> Touching:
         """Rows of up to the most entries that the component takes."""
         loops = self.places.loops(len(LOOPS), ("dst", "a"), 3, ITERATIONS, level)
-        row, longest = loops[-1], self.machine.intrinsic(form.name).longest
-        if row["extent"] > longest or self._whole_row(longest):
-            row["extent"] = longest
+        row, declared = loops[-1], self.machine.intrinsic(form.name)
+        assert isinstance(declared, StreamForm)
+        if row["extent"] > declared.longest or self._whole_row(declared.longest):
+            row["extent"] = declared.longest
             for loop in loops[:-2]:
                 loop["extent"] = 1
         offsets, sources = shapes.offsets(loops), operands(form)
