@@ -100,11 +100,13 @@ the entry of the third, which no loop moves. `WIDE_VECTOR` has no bits left for 
 
 
 @cache
-def _dma(packed: bool, wide: bool) -> data.StructLayout:
-    return _word({**_HEADER, "buffer": 3, "base": 2,
+def _dma(packed: bool, wide: bool, many: bool = False) -> data.StructLayout:
+    return _word({**_HEADER, "unused" if many else "buffer": 3, "base": 2,
                   **({"bits": 2, "flags": 1} if packed else {"flags": 3}),
                   "dram": 32, "address": 24, "run": 16, "pad_value": 8,
-                  "loops": data.ArrayLayout(_DMA_LOOP, 4), **({"pad_high": 8} if wide else {})})
+                  "loops": data.ArrayLayout(_DMA_LOOP, 4),
+                  **({"pad_high": 8} if wide else {"between": 8} if many else {}),
+                  **({"buffer": 4} if many else {})})
 
 
 DMA = _dma(False, False)
@@ -120,7 +122,8 @@ WIDE_DMA = _dma(False, True)
 addresses of the buffer, `pad_value` to even ones."""
 
 FULL_DMA = _dma(True, True)
-"""Loads with every field that a machine may have; those that others have are at the same places."""
+"""Loads with every field that a machine may have; those that others have are at the same places,
+but for `buffer` on machines of more than 8 buffers (`formats`)."""
 
 CONTROL = _word(_HEADER)
 """Instructions that fetch itself performs."""
@@ -139,11 +142,14 @@ FORMATS = _by_unit(SHIPPED_STRUCTURE, LAYOUTS)
 
 
 def formats(config: AccelConfig, three: bool = False) -> Mapping[str, data.StructLayout]:
-    """The formats of a machine's instructions; whether a body has three addressed operands."""
+    """The formats of a machine's instructions; whether a body has three addressed operands. With
+    more than 8 buffers, `buffer` has 4 bits behind all other fields of load and store."""
     wide = any(element_bytes(dtype) > 1 for dtype in (
         config.operand, config.weight, config.output))
+    many = len(config.structure.buffers) > 1 << DMA["buffer"].width
     return _by_unit(config.structure, LAYOUTS | {
-        Kind.LOAD: _dma(config.weight_bits != WEIGHT_BITS[:1], wide),
+        Kind.LOAD: _dma(config.weight_bits != WEIGHT_BITS[:1], wide, many),
+        Kind.STORE: _dma(False, False, many),
         Kind.VECTOR: _vector(8 * element_bytes(config.output), three)})
 
 

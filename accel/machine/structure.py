@@ -22,7 +22,7 @@ SEGMENTS = ("program", "weights", "activations", "io")
 IMMEDIATE = "imm"
 """An immediate of the word, where a selector may name it in place of a buffer."""
 
-MOST = 8
+MOST_UNITS, MOST_BUFFERS = 8, 16
 """Units that a mask of tokens has bits for; buffers that the field of a DMA word has codes for."""
 
 
@@ -356,10 +356,11 @@ def _broken(structure: Structure) -> Iterator[str]:
 
 def _names(structure: Structure) -> Iterator[str]:
     units, buffers = structure.names, structure.buffer_names
-    for what, names, why in (("Units", units, "masks of tokens have 8 bits"),
-                             ("Buffers", buffers, "the field of a word has 3 bits")):
-        if len(names) > MOST:
-            yield f"{what} must be at most {MOST}, not {len(names)}: {why}"
+    for what, names, most, why in (
+            ("Units", units, MOST_UNITS, "masks of tokens have 8 bits"),
+            ("Buffers", buffers, MOST_BUFFERS, "the field of a word has at most 4 bits")):
+        if len(names) > most:
+            yield f"{what} must be at most {most}, not {len(names)}: {why}"
     taken = {**dict.fromkeys(_PARTS, "a part of the core or of a unit"),
              FETCH: "a part of every core",
              IMMEDIATE: "a selector", **dict.fromkeys(("busy", *_STALLS), "an activity"),
