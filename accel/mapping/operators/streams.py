@@ -25,7 +25,7 @@ def stream_function(name: str, x: Activation, selection: StreamSelection,
         stages["table"] = te.placeholder(table.shape, table.dtype.name, f"{name}_table")
         known = (stages["table"][(0,) * table.ndim],)
     form = selection.form
-    whole = written(name, stages, Window((1, 1)), rows.shape, lambda *at: Extern(
-        form.name, (rows[at], *known), "int8"))
+    whole = written(name, stages, Window((1, 1)), rows.shape, lambda n, y, x, c, b, o: Extern(
+        form.name, (rows[n, y, x, c, b, o], *known), "int8"))
     return replace(whole, by={"quantized": form.name}, stream=Streamed(
         form.name, buffers, selection.fields, selection.cycles))
