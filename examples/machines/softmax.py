@@ -5,8 +5,6 @@ those of all other targets to the bit. The powers of a network's scale are a tab
 """
 
 from dataclasses import replace
-from functools import reduce
-from operator import add
 
 import numpy as np
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, signed
@@ -23,8 +21,8 @@ from compiler.tensorize import Immediate
 LONGEST, WIDE, FILL = 64, 32, 8         # entries of a row; powers in an entry, entries of a table
 MOST_SHIFT = 46                         # of a product of 45 bits: greater ones give 0 as well
 FIRST = [int(number) + 192 for number in RECIPROCALS]
-FIELDS = {"count": "uint16", "mult": "uint16", "shift": "uint8", "zp": "int8", "lo": "int8",
-          "hi": "int8"}
+FIELDS = {"count": "uint16", "mult": "uint16", "shift": "uint8", **dict.fromkeys(
+    ("zp", "lo", "hi"), "int8")}
 
 
 def softmax(rows, table, *, count, mult, shift, zp, lo, hi):
@@ -59,8 +57,8 @@ class Softmax(wiring.Component):
         valid, last, counted = Signal(5), Signal(5), [Signal(range(lanes + 1)) for _ in range(4)]
         at, end, here = Signal(range(LONGEST)), Signal(range(LONGEST)), Signal(range(lanes + 1))
         issue, results, move, came, done = (Signal() for _ in range(5))
-        ask, fill = Signal(range(FILL + 1), init=FILL), Signal(range(FILL))
-        filling = Signal(self.shape.read_cycles)
+        ask, fill, filling = Signal(range(FILL + 1), init=FILL), Signal(range(FILL)), Signal(
+            self.shape.read_cycles)
         count = Mux(issue, fields.count, self.i.p.fields.count)
         left = Mux(count > at * lanes, count - at * lanes, 0)[:16]
         m.d.comb += [
@@ -78,19 +76,20 @@ class Softmax(wiring.Component):
             with m.State("GREATEST"):
                 m.d.comb += self.i.ready.eq(1)
                 with m.If(came):
-                    m.d.sync += [fields.eq(self.i.p.fields), end.eq(at),
-                                 at.eq(Mux(self.i.p.last, 0, at + 1))]
-                with m.If(came & self.i.p.last):
-                    m.next = "TURN"
+                    m.d.sync += [fields.eq(self.i.p.fields), at.eq(at + 1), end.eq(at)]
+                    with m.If(self.i.p.last):
+                        m.d.sync += at.eq(0)
+                        m.next = "TURN"
             with m.State("TURN"):
                 with m.If((ask == FILL) & ~filling.any()):
                     m.next = "READ"
             with m.State("READ"):
                 m.d.comb += issue.eq(1)
                 with m.If(move):
-                    m.d.sync += at.eq(Mux(at == end, 0, at + 1))
-                with m.If(move & (at == end)):
-                    m.next = "WAIT"
+                    m.d.sync += at.eq(at + 1)
+                    with m.If(at == end):
+                        m.d.sync += at.eq(0)
+                        m.next = "WAIT"
             with m.State("WAIT"):
                 with m.If(done):
                     m.d.sync += results.eq(~results)
@@ -99,11 +98,11 @@ class Softmax(wiring.Component):
                     m.next = "GREATEST"
         for b in range(batch):
             greatest, total = Signal(signed(8)), Signal(14 + (LONGEST * lanes).bit_length())
-            part, (reciprocal, amount) = Signal.like(total), _reciprocal(m, total)
-            found, terms = [Mux(at == 0, -128, greatest)], []
+            part, terms, (reciprocal, amount) = Signal.like(total), [], _reciprocal(m, total)
+            found = Mux(at == 0, -128, greatest)
             for lane, k in enumerate(range(b * lanes, (b + 1) * lanes)):
                 x = data.View(self.shape.a_elements, self.i.p.data)[k]
-                found.append(_value(m, signed(8), Mux(lane < here, x, -128)))
+                found = _value(m, signed(8), Mux((lane < here) & (x > found), x, found))
                 m.submodules[f"powers{k}"] = powers = memory.Memory(
                     shape=14 * WIDE, depth=FILL, init=[])
                 into, out = powers.write_port(), powers.read_port()
@@ -115,16 +114,15 @@ class Softmax(wiring.Component):
                     self.table.data.word_select(number, 16)[:14] for number in range(WIDE))),
                     out.addr.eq(place[5:]), out.en.eq(move)]
                 with m.If(move):
+                    result = data.View(self.shape.dst_elements, self.o.p.data)[k]
                     m.d.sync += [
                         low.eq(place), power.eq(out.data.word_select(low, 14)),
                         share.eq(power * reciprocal >> amount), scaled.eq(share * fields.mult),
-                        data.View(self.shape.dst_elements, self.o.p.data)[k].eq(
-                            _requantized(scaled, fields))]
+                        result.eq(_requantized(scaled, fields))]
             with m.If(came):
-                m.d.sync += [total.eq(0), greatest.eq(reduce(
-                    lambda a, b: _value(m, signed(8), Mux(a > b, a, b)), found))]
+                m.d.sync += [total.eq(0), greatest.eq(found)]
             with m.Elif(move):
-                m.d.sync += [part.eq(reduce(add, terms)),
+                m.d.sync += [part.eq(sum(terms)),
                              total.eq(total + Mux(valid[3] & ~results, part, 0))]
         return m
 
@@ -137,10 +135,12 @@ def _value(m, shape, value):
 def _reciprocal(m, total):
     """The factor and the shift to the right that divide by a sum, five cycles after it."""
     n, v, a, error, r = (Signal(shape) for shape in (5, 15, 9, signed(17), 15))
-    m.d.sync += n.eq(reduce(lambda n, k: Mux(total[k], k, n), range(1, len(total)), 0))
-    better = (a << 7) + (a * error >> 15)
-    m.d.sync += [v.eq((total | (total == 0)) << (30 - n)[:5] >> 16), a.eq(Array(FIRST)[v[6:14]]),
-                 error.eq((1 << 22) - v * a), r.eq(Mux(better > 32767, 32767, better))]
+    better, exponent = (a << 7) + (a * error >> 15), 0
+    for bit in range(1, len(total)):
+        exponent = Mux(total[bit], bit, exponent)
+    m.d.sync += [n.eq(exponent), v.eq((total | (total == 0)) << (30 - n)[:5] >> 16),
+                 a.eq(Array(FIRST)[v[6:14]]), error.eq((1 << 22) - v * a),
+                 r.eq(Mux(better > 32767, 32767, better))]
     return r, Mux(n > 13, n - 13, 0)[:5]
 
 
@@ -155,19 +155,18 @@ def _requantized(scaled, fields):
 
 def bound(elements, lanes, below, applied):
     """The immediates and the table for rows of so many elements."""
-    high, low, _ = applied.constants
-    return {name: applied.attrs.get(name, elements) for name in FIELDS}, (
-        128 * high.astype(np.int16) + low)
+    (high, low, _), attrs = applied.constants, applied.attrs
+    return {**attrs, "count": elements}, 128 * high.astype(np.int16) + low
 
 
 structure = SHIPPED_STRUCTURE.with_stream(
-    "softmax", (("a", "res"), ("table", "powers"), ("dst", "soft")),
-    (BufferRecord("powers", (WIDE,), "int16", 2 * WIDE * FILL),
-     BufferRecord("soft", ("batch", "block_out"), "output", "out_bytes")))
+    "softmax", [("a", "res"), ("table", "powers"), ("dst", "soft")],
+    [BufferRecord("powers", (WIDE,), "int16", 2 * WIDE * FILL),
+     BufferRecord("soft", ("batch", "block_out"), "output", "out_bytes")])
 instruction = stream_op(
-    "softmax", "softmax", Softmax, softmax, longest=LONGEST, fields=[
+    "softmax", "softmax", Softmax, softmax, fields=[
         Immediate(name, dtype, np.iinfo(dtype).min, np.iinfo(dtype).max)
-        for name, dtype in FIELDS.items()],
+        for name, dtype in FIELDS.items()], longest=LONGEST,
     computes=Computes(("qbelow_max", "qsoftmax"), bound, lambda n: max(n, 11) + 2 * n + 12))
 machine = lockstep.Machine(replace(lockstep.preset("pynq-1x16x16"), structure=structure),
                            (*SHIPPED, instruction))
