@@ -7,10 +7,10 @@ The table lies in a buffer of its own, `rows`, which load fills: a block of lane
 each entry of the result, `gather` reads one whose every row begins with a number of 16 bits, which
 names a row of the table of `width` entries::
 
-    result[e, b] = rows[(first + number[e, b] * width + e) mod entries of rows]
+    result[e, b] = table[(number[e, b] * width + e) mod entries of the table]
 
 e counts the entries of a row of the instruction. Where its innermost loop does not move `a`, one
-number gives a whole row of the table. So every number names entries that there are.
+number gives a whole row of the table. Every number names entries that there are.
 """
 
 import numpy as np
@@ -53,7 +53,7 @@ class Gather(wiring.Component):
             m.d.sync += place.eq(Mux(self.i.p.last, 0, place + 1))
 
         number = entry.word_select(row, len(entry) // rows)[:NUMBER_BITS]
-        named = fields.first + number * fields.width + place    # the buffer's power of two wraps it
+        named = number * fields.width + place           # the unit takes the low bits
         tag = data.StructLayout({"there": 1, "whole": 1, "last": 1})
         s0 = Signal(tag)
         m.d.comb += [s0.there.eq(read), s0.whole.eq(read & final), s0.last.eq(self.i.p.last)]
@@ -69,9 +69,9 @@ class Gather(wiring.Component):
         return m
 
 
-def gathered(rows: np.ndarray, table: np.ndarray, first: int, width: int) -> np.ndarray:
-    """The blocks of the table, (entries, lanes), that the numbers in entries name: of rows (rows,
-    entries, batch, lanes) the same."""
+def gathered(rows: np.ndarray, table: np.ndarray, width: int) -> np.ndarray:
+    """The blocks of the table, (entries, lanes), that the numbers in rows (rows, entries, batch,
+    lanes) name: the same shape."""
     numbers = np.ascontiguousarray(rows).view(np.uint16)[..., 0].astype(np.int64)
     places = np.arange(rows.shape[1])[:, None]
-    return table[(first + numbers * width + places) % len(table)]
+    return table[(numbers * width + places) % len(table)]
