@@ -205,6 +205,10 @@ class _Tables:
             if unit not in self._units:
                 continue
             self.unit_of[opcode] = self._units.index(unit)
+            if machine.structure.kind(unit) is Kind.STREAM:     # `touches` sees them whole
+                self.form_of[opcode * _SELECTORS] = len(forms)
+                forms.append(_Form(_ODD, -1, 0, self._units.index(unit)))
+                continue
             for number, selectors in _selected(machine, unit):
                 self.form_of[opcode * _SELECTORS + number] = len(forms)
                 forms.append(self._form(Instruction(machine.names[opcode], unit, selectors)))

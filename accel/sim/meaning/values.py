@@ -4,8 +4,9 @@ The meaning of a program is what `accel.sim.meaning.functional` says; this compu
 (`values.cpp`), many times faster. It executes plain, legal programs, and leaves two things to
 others:
 
-- a body that has no straight-line code (`accel.sim.meaning.steps`) is performed by
-  `accel.sim.meaning.units`, instruction by instruction, in the midst of the others;
+- a body that has no straight-line code (`accel.sim.meaning.steps`), or that is a component's
+  meaning, is performed by `accel.sim.meaning.units`, instruction by instruction, in the midst of
+  the others;
 - where a program does anything that a legal one does not (an illegal opcode, an address that
   leaves its buffer or wraps, a wait that meets an empty counter), all of it is left to
   `functional`, which knows how such programs end.
@@ -28,6 +29,7 @@ from accel.machine.layouts import layouts_header, weight_codes
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import Run, Status
+from accel.machine.streams import StreamForm
 from accel.machine.structure import FETCH, MOST_BUFFERS, MOST_UNITS
 from accel.proof.access import Fault, Touch, require_ranges, touches
 from compiler.native import library_of
@@ -132,6 +134,8 @@ def _tables(machine: Machine) -> _Machine:
 
 def _kernel(machine: Machine, instruction: Instruction) -> _Kernel:
     intrinsic = machine.intrinsic(instruction.name)
+    if isinstance(intrinsic, StreamForm):
+        return _Kernel(form=_FOREIGN)
     try:
         touched = {touch.operand: touch for touch in touches(machine, instruction)}
     except Fault:
@@ -236,8 +240,8 @@ class _Execution:
         """Performs one instruction by NumPy; returns whether its operands are in range."""
         word = int.from_bytes(self.words[position].tobytes(), "little")
         instruction = Instruction.decode(self.machine, word)
-        touched = touches(self.machine, instruction)
         try:
+            touched = touches(self.machine, instruction)
             require_ranges(self.machine, instruction, touched)
         except Fault:
             return False
