@@ -205,6 +205,8 @@ class TensorizedTile:
             yield from self._copies()
         elif self.intrinsic.unit == "gemm":
             yield self._compute({})
+        elif self.intrinsic.unit == "stream":
+            yield self._stream()
         else:
             yield self._vector()
 
@@ -287,6 +289,40 @@ class TensorizedTile:
         fields["destination"] = codes["destination"].index(destination.buffer.scope)
         return self._compute(fields)
 
+    def _stream(self) -> Made:
+        """Builds an instruction of a stream unit, whose innermost loop is over the entries of a
+        row: one that moves the dimension before the entry's own."""
+        bound = {field: whole(self.binding.tile(name))
+                 for field, name in operands_of(self.tile).items()}
+        addresses = {field: self._entries(read) for field, read in bound.items()}
+        row = self._row(bound["dst"])
+        rows = self._merged(addresses, row)
+        if len(rows) >= self.intrinsic.loops:
+            raise NotAffine(f"{len(rows)} loops around a row")
+        self._check_range(addresses)
+        inner = {field: form.over(row) if row else 0 for field, form in addresses.items()}
+        words = [{"extent": extent, **{field: strides[field] for field in ("dst", "a")}}
+                 for extent, strides in (*rows, (self.extents[row] if row else 1, inner))]
+        sources = isa.selectors(self.machine.structure.unit(
+            self.machine.unit_of(self.intrinsic.name)))["a_source"]
+        fields = {"a_source": sources.index(bound["a"].buffer.scope),
+                  **{name: int(value.value) for name, value in self.binding.immediates
+                     if isinstance(value, Const)}}
+        if "b" in bound:
+            fields["entries"] = bound["b"].buffer.shape[0].bit_length() - 1
+        return self._made(fields | {
+            "base": {field: form.offset for field, form in addresses.items()},
+            "loops": [{}] * (self.intrinsic.loops - len(words)) + words}, {})
+
+    def _row(self, dst: Read) -> Var | None:
+        """The loop over the entries of a row; None where a row is one entry."""
+        place = dst.indices[len(dst.indices) - len(self.intrinsic.dst.shape) - 1]
+        loops = [var for var in self.extents if var == place]
+        if dst.buffer.shape[len(dst.indices) - len(self.intrinsic.dst.shape) - 1] != (
+                self.extents[loops[0]] if loops else 1) or loops != [*self.extents][-1:][:len(loops)]:
+            raise NotAffine("a row that is not the innermost loop as a whole")
+        return loops[0] if loops else None
+
     def _compute(self, fields: dict[str, object]) -> Made:
         """Builds a gemm or vector instruction."""
         bound = {field: whole(self.binding.tile(name))
@@ -323,9 +359,13 @@ class TensorizedTile:
         return self.binding.begins and all(
             value == 0 for var, value in self.fixed.items() if var in begin)
 
-    def _merged(self, addresses: Mapping[str, AffineAddress]) -> list[tuple[int, dict[str, int]]]:
+    def _merged(self, addresses: Mapping[str, AffineAddress], but: Var | None = None
+                ) -> list[tuple[int, dict[str, int]]]:
+        """The loops, neighbours that step as one joined, `but` for one of them."""
         result: list[tuple[int, dict[str, int]]] = []
         for var, extent in self.extents.items():
+            if var == but:
+                continue
             strides = {field: form.over(var) for field, form in addresses.items()}
             if extent == 1:
                 continue
