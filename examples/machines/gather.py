@@ -13,13 +13,20 @@ e counts the entries of a row of the instruction. Where its innermost loop does 
 number gives a whole row of the table. Every number names entries that there are.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 
 from accel.hw.parts import delayed
 from accel.hw.queue import Queue, tally
-from accel.machine.streams import StreamShape
+from accel.machine.config import preset
+from accel.machine.intrinsics import SHIPPED, stream_op
+from accel.machine.machine import Machine
+from accel.machine.streams import Applied, Bound, Computes, StreamShape
+from accel.machine.structure import SHIPPED_STRUCTURE, BufferRecord
+from compiler.tensorize import Immediate
 
 NUMBER_BITS = 16
 """Of a number that names a row; with elements of a byte it takes two of them, the low one first."""
@@ -75,3 +82,31 @@ def gathered(rows: np.ndarray, table: np.ndarray, width: int) -> np.ndarray:
     numbers = np.ascontiguousarray(rows).view(np.uint16)[..., 0].astype(np.int64)
     places = np.arange(rows.shape[1])[:, None]
     return table[(numbers * width + places) % len(table)]
+
+
+def bound(elements: int, lanes: int, lookup: Applied) -> Bound:
+    """The width of the table of a network's lookup, and its blocks: a power of two of them."""
+    table, = lookup.constants
+    width = -(-table.shape[1] // lanes)
+    blocks = np.zeros((1 << (len(table) * width - 1).bit_length(), lanes), table.dtype)
+    blocks[:len(table) * width].reshape(len(table), -1)[:, :table.shape[1]] = table
+    return {"width": width}, blocks
+
+
+instruction = stream_op(
+    "gather", "gatherer", Gather, gathered,
+    fields=(Immediate("width", "uint16", 0, (1 << NUMBER_BITS) - 1),),
+    computes=Computes(("qgather",), bound, lambda n: n))
+
+
+def machine_of(name: str, rows_bytes: int = 16384) -> Machine:
+    """A shipped machine with the unit, and so many bytes for tables."""
+    structure = SHIPPED_STRUCTURE.with_stream(
+        "gatherer", (("a", "res"), ("table", "rows"), ("dst", "gathered")),
+        (BufferRecord("rows", ("block_out",), "output", rows_bytes),
+         BufferRecord("gathered", ("batch", "block_out"), "output", "out_bytes")))
+    return Machine(replace(preset(name), name=f"{name}-gather", structure=structure),
+                   (*SHIPPED, instruction))
+
+
+machine = machine_of("tiny-1x4x4")

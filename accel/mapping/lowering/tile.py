@@ -300,9 +300,10 @@ class TensorizedTile:
         if len(rows) >= self.intrinsic.loops:
             raise NotAffine(f"{len(rows)} loops around a row")
         self._check_range(addresses)
-        inner = {field: form.over(row) if row else 0 for field, form in addresses.items()}
+        whole_row = (1, dict.fromkeys(addresses, 0)) if row is None else (
+            self.extents[row], {field: form.over(row) for field, form in addresses.items()})
         words = [{"extent": extent, **{field: strides[field] for field in ("dst", "a")}}
-                 for extent, strides in (*rows, (self.extents[row] if row else 1, inner))]
+                 for extent, strides in (*rows, whole_row)]
         sources = isa.selectors(self.machine.structure.unit(
             self.machine.unit_of(self.intrinsic.name)))["a_source"]
         fields = {"a_source": sources.index(bound["a"].buffer.scope),
