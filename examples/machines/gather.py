@@ -21,7 +21,7 @@ from amaranth.lib import data, wiring
 
 from accel.hw.parts import delayed
 from accel.hw.queue import Queue, tally
-from accel.machine.config import preset
+from accel.machine.config import AccelConfig, preset
 from accel.machine.intrinsics import SHIPPED, stream_op
 from accel.machine.machine import Machine
 from accel.machine.streams import Applied, Bound, Computes, StreamShape
@@ -99,14 +99,14 @@ instruction = stream_op(
     computes=Computes(("qgather",), bound, lambda n: n))
 
 
-def machine_of(name: str, rows_bytes: int = 16384) -> Machine:
-    """A shipped machine with the unit, and so many bytes for tables."""
+def machine_of(config: AccelConfig, rows_bytes: int = 16384) -> Machine:
+    """A geometry with the unit, and so many bytes for tables."""
     structure = SHIPPED_STRUCTURE.with_stream(
         "gatherer", (("a", "res"), ("table", "rows"), ("dst", "gathered")),
         (BufferRecord("rows", ("block_out",), "output", rows_bytes),
          BufferRecord("gathered", ("batch", "block_out"), "output", "out_bytes")))
-    return Machine(replace(preset(name), name=f"{name}-gather", structure=structure),
+    return Machine(replace(config, name=f"{config.name}-gather", structure=structure),
                    (*SHIPPED, instruction))
 
 
-machine = machine_of("tiny-1x4x4")
+machine = machine_of(preset("tiny-1x4x4"))
