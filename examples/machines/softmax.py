@@ -1,24 +1,27 @@
 """A machine with a unit that computes the softmax of rows in one pass: docs/structure.md.
 
 The arithmetic is the compiler's (`compiler.ops.families.row_functions`), so results are equal to
-those of all other targets to the bit. The powers of a network's scale are a table, which load
-writes.
+those of all other targets to the bit. The powers of a network's scale are a table.
 """
 
+from dataclasses import replace
 from functools import reduce
-from itertools import pairwise
 from operator import add
 
 import numpy as np
 from amaranth.hdl import *
 from amaranth.lib import data, memory, wiring
 
-from accel.machine.streams import StreamShape
+import lockstep
+from accel.machine.intrinsics import SHIPPED, stream_op
+from accel.machine.streams import Computes, StreamShape
+from accel.machine.structure import SHIPPED_STRUCTURE, BufferRecord
 from compiler.ops.families.row_functions import RECIPROCALS
 from compiler.ops.integers.fixed_point import requantize
+from compiler.tensorize import Immediate
 
-LONGEST = 64                    # entries of a row
-MOST_SHIFT = 46                 # of a product of 45 bits: it and all above give 0
+LONGEST, WIDE, FILL = 64, 32, 8         # entries of a row; powers of an entry; its entries
+MOST_SHIFT = 46                         # of a product of 45 bits: more give 0 as well
 FIRST = [int(number) + 192 for number in RECIPROCALS]
 FIELDS = {"count": "uint16", "mult": "uint16", "shift": "uint8", "zp": "int8", "lo": "int8",
           "hi": "int8"}
@@ -29,20 +32,22 @@ def softmax(rows, table, *, count, mult, shift, zp, lo, hi):
     has the powers, in 14 bits, at the low eight bits of x - max(x) + 127.
     """
     wide, (_, n, _, lanes) = rows.astype(np.int64), rows.shape
+    powers = np.resize(table.reshape(-1).astype(np.int64) & 0x3fff, 256)
     counts = (np.arange(n * lanes) < count).reshape(n, 1, lanes)
     greatest = np.where(counts, wide, -128).max((1, 3), keepdims=True)
-    powers = (table[0].astype(np.int64) & 0x3fff)[wide - greatest + 127 & 255]
-    s = np.maximum(np.where(counts, powers, 0).sum((1, 3), keepdims=True), 1)
+    power = powers[wide - greatest + 127 & 255]
+    s = np.maximum(np.where(counts, power, 0).sum((1, 3), keepdims=True), 1)
     exponent = np.frexp(s.astype(np.float64))[1].astype(np.int64) - 1
     v = s << 30 - exponent >> 16
     a = np.array(FIRST)[v >> 6 & 255]
     r = np.minimum(128 * a + (a * (2**22 - v * a) >> 15), 32767)
-    return requantize(powers * r >> np.maximum(exponent - 13, 0), mult, shift & 63, zp, lo, hi)
+    return requantize(power * r >> np.maximum(exponent - 13, 0), mult, shift & 63, zp, lo, hi)
 
 
 class Softmax(wiring.Component):
     """Three passes over a row that it holds: the greatest element while the row comes, the sum of
-    the powers, and the results. From one row of n entries to the next it takes 3 n + 12 cycles.
+    the powers, and the results. In the first, lanes copy the table. From one row of n entries to
+    the next it takes max(n, 12) + 2 n + 12 cycles, where a table is read in two.
     """
 
     def __init__(self, shape: StreamShape):
@@ -50,90 +55,98 @@ class Softmax(wiring.Component):
         super().__init__(shape.members)
 
     def elaborate(self, platform):
-        m = Module()
-        layout = self.shape.i.members
+        m, (batch, lanes), layout = Module(), self.shape.a[0], self.shape.i.members
         m.submodules.row = row = memory.Memory(shape=layout["data"], depth=LONGEST, init=[])
-        write, read = row.write_port(), row.read_port()
-        self.entry, self.fields = read.data, Signal(layout["fields"])
-        # What a pass reads is in s1 an entry, in s2 places in the table, in s3 powers, in s4 what
-        # they are of the sum, in s5 that times mult. The second pass adds up, `results` the third.
-        self.valid, self.last, self.move, self.came = Signal(5), Signal(5), Signal(), Signal()
-        self.first, self.results = Signal(), Signal()
-        at, end, issue, done = (Signal(range(LONGEST)), Signal(range(LONGEST)), Signal(), Signal())
-        lanes = self.shape.a[0][1]
-        self.here, *self.counted = (Signal(range(lanes + 1), name=f"counted{k}") for k in range(4))
-        given = Mux(issue, self.fields.count, self.i.p.fields.count)
-        left = Mux(given > at * lanes, given - at * lanes, 0)[:16]
+        write, read, fields = row.write_port(), row.read_port(), Signal(layout["fields"])
+        # Stages: s1 an entry, s2 its places, s3 powers, s4 what they are of the sum, s5 scaled.
+        valid, last, counted = Signal(5), Signal(5), [Signal(range(lanes + 1)) for _ in range(4)]
+        at, end, issue, results = (Signal(range(LONGEST)), Signal(range(LONGEST)), Signal(),
+                                   Signal())
+        move, came, done = Signal(), Signal(), Signal()
+        ask, filling, fill = Signal(range(FILL + 1), init=FILL), Signal(
+            self.shape.read_cycles), Signal(range(FILL))
+        count = Mux(issue, fields.count, self.i.p.fields.count)
+        left = Mux(count > at * lanes, count - at * lanes, 0)[:16]
+        here = Signal(range(lanes + 1))
         m.d.comb += [
-            self.move.eq(self.o.ready | ~self.o.valid), self.came.eq(self.i.valid & self.i.ready),
-            done.eq(self.move & self.valid[4] & self.last[4]), self.table.en.eq(1),
-            write.addr.eq(at), write.data.eq(self.i.p.data), write.en.eq(self.came),
-            read.addr.eq(at), read.en.eq(self.move), self.first.eq(at == 0),
-            self.here.eq(Mux(left > lanes, lanes, left))]
-        with m.If(self.move):
-            m.d.sync += [after.eq(before) for before, after in pairwise([self.here, *self.counted])]
-            m.d.sync += [self.valid.eq(Cat(issue, self.valid)),
-                         self.last.eq(Cat(at == end, self.last)),
-                         self.o.valid.eq(self.valid[4] & self.results), self.o.p.last.eq(self.last[4])]
+            move.eq(self.o.ready | ~self.o.valid), came.eq(self.i.valid & self.i.ready),
+            done.eq(move & valid[4] & last[4]), write.addr.eq(at), write.data.eq(self.i.p.data),
+            write.en.eq(came), read.addr.eq(at), read.en.eq(move), self.table.addr.eq(ask),
+            self.table.en.eq(ask != FILL), here.eq(Mux(left > lanes, lanes, left))]
+        m.d.sync += [filling.eq(Cat(ask != FILL, filling)), fill.eq(fill + filling[-1]),
+                     ask.eq(Mux(came & (at == 0), 0, ask + (ask != FILL)))]
+        with m.If(move):
+            m.d.sync += [valid.eq(Cat(issue, valid)), last.eq(Cat(at == end, last)),
+                         Cat(counted).eq(Cat(here, counted)),
+                         self.o.valid.eq(valid[4] & results), self.o.p.last.eq(last[4])]
         with m.FSM():
             with m.State("GREATEST"):
                 m.d.comb += self.i.ready.eq(1)
-                with m.If(self.came):
-                    m.d.sync += [at.eq(at + 1), self.fields.eq(self.i.p.fields)]
-                with m.If(self.came & self.i.p.last):
-                    m.d.sync += [at.eq(0), end.eq(at)]
+                with m.If(came):
+                    m.d.sync += [fields.eq(self.i.p.fields), at.eq(at + 1)]
+                with m.If(came & self.i.p.last):
+                    m.d.sync += [end.eq(at), at.eq(0)]
+                    m.next = "TURN"
+            with m.State("TURN"):
+                with m.If((ask == FILL) & ~filling.any()):
                     m.next = "READ"
             with m.State("READ"):
                 m.d.comb += issue.eq(1)
-                with m.If(self.move):
+                with m.If(move):
                     m.d.sync += at.eq(Mux(at == end, 0, at + 1))
-                with m.If(self.move & (at == end)):
+                with m.If(move & (at == end)):
                     m.next = "WAIT"
             with m.State("WAIT"):
                 with m.If(done):
-                    m.d.sync += self.results.eq(~self.results)
+                    m.d.sync += results.eq(~results)
                     m.next = "TURN"
-            with m.State("TURN"):
-                m.next = "GREATEST"
-                with m.If(self.results):
-                    m.next = "READ"
-        for b in range(self.shape.a[0][0]):
-            self._row(m, b)
+                with m.If(done & results):
+                    m.next = "GREATEST"
+        for b in range(batch):
+            greatest = Signal(signed(8))
+            found = [Mux(at == 0, -128, greatest)]
+            total, terms = Signal(14 + (LONGEST * lanes).bit_length()), []
+            part, (reciprocal, amount) = Signal.like(total), _reciprocal(m, total)
+            for lane, k in enumerate(range(b * lanes, (b + 1) * lanes)):
+                x = data.View(self.shape.a_elements, self.i.p.data)[k]
+                found.append(Mux(lane < here, x, -128))
+                place, low, power = Signal(8), Signal(5), Signal(14)
+                share, scaled = Signal(29), Signal(45)
+                m.submodules[f"powers{k}"] = powers = memory.Memory(shape=14 * WIDE, depth=FILL,
+                                                                    init=[])
+                into, out = powers.write_port(), powers.read_port()
+                m.d.comb += [
+                    into.addr.eq(fill), into.en.eq(filling[-1]), into.data.eq(Cat(
+                        self.table.data.word_select(place, 16)[:14] for place in range(WIDE))),
+                    place.eq(data.View(self.shape.a_elements, read.data)[k] - greatest + 127),
+                    out.addr.eq(place[5:]), out.en.eq(move)]
+                terms.append(Mux(lane < counted[2], power, 0))
+                with m.If(move):
+                    m.d.sync += [
+                        low.eq(place), power.eq(out.data.word_select(low, 14)),
+                        share.eq(power * reciprocal >> amount), scaled.eq(share * fields.mult),
+                        data.View(self.shape.dst_elements, self.o.p.data)[k].eq(
+                            _requantized(scaled, fields))]
+            with m.If(came):
+                m.d.sync += [total.eq(0), greatest.eq(_greatest(m, found))]
+            with m.Elif(move):
+                m.d.sync += [part.eq(reduce(add, terms)),
+                             total.eq(total + Mux(valid[3] & ~results, part, 0))]
         return m
 
-    def _row(self, m, b):
-        """The lanes of one row of an entry."""
-        lanes = range(b * self.shape.a[0][1], (b + 1) * self.shape.a[0][1])
-        given = data.View(self.shape.a_elements, self.i.p.data)
-        entry = data.View(self.shape.a_elements, self.entry)
-        result = data.View(self.shape.dst_elements, self.o.p.data)
-        greatest = Signal(signed(8), name=f"greatest{b}")
-        total = Signal(14 + (LONGEST * len(lanes)).bit_length(), name=f"total{b}")
-        part = Signal.like(total, name=f"part{b}")
-        reciprocal, amount = _reciprocal(m, total, b)
-        counted, known = [], Mux(self.first, -128, greatest)
-        for lane, k in enumerate(lanes):
-            place, power = Signal(8, name=f"place{k}"), Signal(14, name=f"power{k}")
-            share, scaled = Signal(29, name=f"share{k}"), Signal(45, name=f"scaled{k}")
-            counted.append(Mux(lane < self.counted[2], power, 0))
-            known = Mux((lane < self.here) & (given[k] > known), given[k], known)
-            with m.If(self.move):
-                m.d.sync += [place.eq(entry[k] - greatest + 127),
-                             power.eq(self.table.data.word_select(place, 16)),
-                             share.eq(power * reciprocal >> amount),
-                             scaled.eq(share * self.fields.mult),
-                             result[k].eq(_requantized(scaled, self.fields))]
-        with m.If(self.move):
-            m.d.sync += [part.eq(reduce(add, counted)),
-                         total.eq(total + Mux(self.valid[3] & ~self.results, part, 0))]
-        with m.If(self.came):
-            m.d.sync += [total.eq(0), greatest.eq(known)]
+
+def _greatest(m, values):
+    """The greatest of some values, by a tree."""
+    while len(values) > 1:
+        pairs = [(values[k], values[min(k + 1, len(values) - 1)]) for k in range(0, len(values), 2)]
+        values = [Signal(signed(8)) for _ in pairs]
+        m.d.comb += [value.eq(Mux(a > b, a, b)) for value, (a, b) in zip(values, pairs)]
+    return values[0]
 
 
-def _reciprocal(m, total, b):
+def _reciprocal(m, total):
     """The factor and the shift to the right that divide by a sum, five cycles after it."""
-    n, v, a, error, r = (Signal(shape, name=f"{name}{b}") for name, shape in (
-        ("exponent", 5), ("mantissa", 15), ("first", 9), ("error", signed(17)), ("factor", 15)))
+    n, v, a, error, r = (Signal(shape) for shape in (5, 15, 9, signed(17), 15))
     m.d.sync += n.eq(0)
     for bit in range(1, len(total)):
         with m.If(total[bit]):
@@ -148,7 +161,26 @@ def _requantized(scaled, fields):
     """The quotient by a power of two, a tie to the even one, with zero point and bounds."""
     shift = Mux(fields.shift[:6] > MOST_SHIFT, MOST_SHIFT, fields.shift[:6])
     ones = ((1 << MOST_SHIFT) - 1 >> 1) >> (MOST_SHIFT - shift)[:6]
-    odd = (scaled >> shift)[0] & (shift != 0)
-    number = (scaled + ones + odd >> shift) + fields.zp
+    number = (scaled + ones + ((scaled >> shift)[0] & (shift != 0)) >> shift) + fields.zp
     number = Mux(number < fields.lo, fields.lo, number)
     return Mux(number > fields.hi, fields.hi, number)
+
+
+def bound(elements, lanes, below, applied):
+    """The immediates and the table for rows of so many elements."""
+    high, low, _ = applied.constants
+    return {name: applied.attrs.get(name, elements) for name in FIELDS}, (
+        128 * high.astype(np.int16) + low)
+
+
+structure = SHIPPED_STRUCTURE.with_stream(
+    "softmax", (("a", "res"), ("table", "powers"), ("dst", "soft")),
+    (BufferRecord("powers", (WIDE,), "int16", 2 * WIDE * FILL),
+     BufferRecord("soft", ("batch", "block_out"), "output", "out_bytes")))
+instruction = stream_op(
+    "softmax", "softmax", Softmax, softmax, longest=LONGEST,
+    fields=[Immediate(name, dtype, np.iinfo(dtype).min, np.iinfo(dtype).max)
+            for name, dtype in FIELDS.items()],
+    computes=Computes(("qbelow_max", "qsoftmax"), bound, lambda n: max(n, 11) + 2 * n + 12))
+machine = lockstep.Machine(replace(lockstep.preset("pynq-1x16x16"), structure=structure),
+                           (*SHIPPED, instruction))

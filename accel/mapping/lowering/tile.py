@@ -291,38 +291,47 @@ class TensorizedTile:
 
     def _stream(self) -> Made:
         """Builds an instruction of a stream unit, whose innermost loop is over the entries of a
-        row: one that moves the dimension before the entry's own."""
+        row: the one that moves the dimension before the entry's own."""
         bound = {field: whole(self.binding.tile(name))
                  for field, name in operands_of(self.tile).items()}
         addresses = {field: self._entries(read) for field, read in bound.items()}
         row = self._row(bound["dst"])
-        rows = self._merged(addresses, row)
-        if len(rows) >= self.intrinsic.loops:
-            raise NotAffine(f"{len(rows)} loops around a row")
+        loops = self._merged(addresses, row)
+        loops.append((1, {}) if row is None else (self.extents[row], {
+            field: form.over(row) for field, form in addresses.items()}))
+        if len(loops) > self.intrinsic.loops:
+            raise NotAffine(f"{len(loops)} loops")
         self._check_range(addresses)
-        whole_row = (1, dict.fromkeys(addresses, 0)) if row is None else (
-            self.extents[row], {field: form.over(row) for field, form in addresses.items()})
-        words = [{"extent": extent, **{field: strides[field] for field in ("dst", "a")}}
-                 for extent, strides in (*rows, whole_row)]
-        sources = isa.selectors(self.machine.structure.unit(
-            self.machine.unit_of(self.intrinsic.name)))["a_source"]
-        fields = {"a_source": sources.index(bound["a"].buffer.scope),
-                  **{name: int(value.value) for name, value in self.binding.immediates
-                     if isinstance(value, Const)}}
+        if any(strides.pop("b", 0) for _, strides in loops):
+            raise NotAffine("a loop that moves a table")
+        words = [{"extent": extent, **strides} for extent, strides in loops]
+        unit = self.machine.structure.unit(self.machine.unit_of(self.intrinsic.name))
+        fields: dict[str, object] = {
+            "a_source": isa.selectors(unit)["a_source"].index(bound["a"].buffer.scope)}
         if "b" in bound:
             fields["entries"] = bound["b"].buffer.shape[0].bit_length() - 1
-        return self._made(fields | {
+        return self._made(fields | self._immediates() | {
             "base": {field: form.offset for field, form in addresses.items()},
             "loops": [{}] * (self.intrinsic.loops - len(words)) + words}, {})
 
+    def _immediates(self) -> dict[str, int]:
+        """The immediates of a computation, which are constants."""
+        values = {immediate.name: self.binding.immediate(immediate.name)
+                  for immediate in self.intrinsic.immediates}
+        assert all(isinstance(value, Const) for value in values.values())
+        return {name: int(value.value) for name, value in values.items()
+                if isinstance(value, Const)}
+
     def _row(self, dst: Read) -> Var | None:
         """The loop over the entries of a row; None where a row is one entry."""
-        place = dst.indices[len(dst.indices) - len(self.intrinsic.dst.shape) - 1]
-        loops = [var for var in self.extents if var == place]
-        if dst.buffer.shape[len(dst.indices) - len(self.intrinsic.dst.shape) - 1] != (
-                self.extents[loops[0]] if loops else 1) or loops != [*self.extents][-1:][:len(loops)]:
+        at = len(dst.indices) - len(self.intrinsic.dst.shape) - 1
+        place, entries = dst.indices[at], dst.buffer.shape[at]
+        if entries == 1:
+            return None
+        innermost = [*self.extents][-1:]
+        if innermost != [place] or self.extents[innermost[0]] != entries:
             raise NotAffine("a row that is not the innermost loop as a whole")
-        return loops[0] if loops else None
+        return innermost[0]
 
     def _compute(self, fields: dict[str, object]) -> Made:
         """Builds a gemm or vector instruction."""
@@ -341,11 +350,7 @@ class TensorizedTile:
         words = [{"extent": extent, **strides} for extent, strides in loops]
         places = {field: form.offset for field, form in addresses.items()}
         fields |= {"c": places.pop("c")} if "c" in places else {}
-        for immediate in self.intrinsic.immediates:
-            value = self.binding.immediate(immediate.name)
-            assert isinstance(value, Const)
-            fields[immediate.name] = int(value.value)
-        return self._made(fields | {
+        return self._made(fields | self._immediates() | {
             "reset": int(begin), "base": places,
             "loops": [{}] * (self.intrinsic.loops - len(words)) + words}, spans)
 
