@@ -74,7 +74,7 @@ _REDUCERS = {"sum": te.sum, "max": te.max, "min": te.min}
 _ANYWHERE = {"a": _SHIPPED.at("a"), "b": (*_SHIPPED.at("b"), IMMEDIATE)}
 
 
-Form = Intrinsic | StreamForm
+InstructionForm = Intrinsic | StreamForm
 """What one instruction is on one machine."""
 
 
@@ -86,7 +86,7 @@ class Declaration:
 
     name: str
     unit: str
-    build: Callable[[AccelConfig], tuple[Form, ...]]
+    build: Callable[[AccelConfig], tuple[InstructionForm, ...]]
     pattern: Pattern | TermPattern | None = None
     computes: Computes | None = None
 
@@ -146,7 +146,7 @@ def address_field(kind: str, names: Sequence[str], name: str) -> str:
     return name if name == "a" else _FIELDS[kinds_of(names).index(_kind(name))]
 
 
-def operand_field(intrinsic: Form, name: str) -> str:
+def operand_field(intrinsic: InstructionForm, name: str) -> str:
     """The field of the word that addresses an operand: ``dst``, ``a``, ``b`` or ``c``."""
     return address_field(intrinsic.unit, [operand.name for operand in intrinsic.operands], name)
 
