@@ -5,11 +5,9 @@ those of all other targets to the bit. The powers of a network's scale are a tab
 """
 
 from dataclasses import replace
-from functools import reduce
-from operator import add
 
 import numpy as np
-from amaranth.hdl import *
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, wiring
 
 import lockstep
@@ -20,22 +18,20 @@ from compiler.ops.families.row_functions import RECIPROCALS
 from compiler.ops.integers.fixed_point import requantize
 from compiler.tensorize import Immediate
 
-LONGEST, WIDE, FILL = 64, 32, 8         # entries of a row; powers of an entry; its entries
-MOST_SHIFT = 46                         # of a product of 45 bits: more give 0 as well
+LONGEST, WIDE, FILL = 64, 32, 8         # entries of a row; powers in an entry, entries of a table
+MOST_SHIFT = 46                         # of a product of 45 bits: greater ones give 0 as well
 FIRST = [int(number) + 192 for number in RECIPROCALS]
-FIELDS = {"count": "uint16", "mult": "uint16", "shift": "uint8", "zp": "int8", "lo": "int8",
-          "hi": "int8"}
+FIELDS = {"count": "uint16", "mult": "uint16", "shift": "uint8", **dict.fromkeys(
+    ("zp", "lo", "hi"), "int8")}
 
 
 def softmax(rows, table, *, count, mult, shift, zp, lo, hi):
     """Softmax of rows [rows, n, batch, lanes], of which the first `count` elements count. `table`
-    has the powers, in 14 bits, at the low eight bits of x - max(x) + 127.
-    """
+    has the powers, of 14 bits, at the low eight bits of x - max(x) + 127."""
     wide, (_, n, _, lanes) = rows.astype(np.int64), rows.shape
-    powers = np.resize(table.reshape(-1).astype(np.int64) & 0x3fff, 256)
+    powers = np.resize(table.reshape(-1).astype(np.int64) & 0x3fff, WIDE * FILL)
     counts = (np.arange(n * lanes) < count).reshape(n, 1, lanes)
-    greatest = np.where(counts, wide, -128).max((1, 3), keepdims=True)
-    power = powers[wide - greatest + 127 & 255]
+    power = powers[wide - np.where(counts, wide, -128).max((1, 3), keepdims=True) + 127 & 255]
     s = np.maximum(np.where(counts, power, 0).sum((1, 3), keepdims=True), 1)
     exponent = np.frexp(s.astype(np.float64))[1].astype(np.int64) - 1
     v = s << 30 - exponent >> 16
@@ -45,10 +41,9 @@ def softmax(rows, table, *, count, mult, shift, zp, lo, hi):
 
 
 class Softmax(wiring.Component):
-    """Three passes over a row that it holds: the greatest element while the row comes, the sum of
-    the powers, and the results. In the first, lanes copy the table. From one row of n entries to
-    the next it takes max(n, 12) + 2 n + 12 cycles, where a table is read in two.
-    """
+    """Three passes over a row that it holds: the greatest element while the row comes and lanes
+    copy the table, the sum of the powers, and the results. From one row of n entries to the next
+    it takes max(n, 11) + 2 n + 12 cycles, where a table is read in two."""
 
     def __init__(self, shape: StreamShape):
         self.shape = shape
@@ -60,19 +55,17 @@ class Softmax(wiring.Component):
         write, read, fields = row.write_port(), row.read_port(), Signal(layout["fields"])
         # Stages: s1 an entry, s2 its places, s3 powers, s4 what they are of the sum, s5 scaled.
         valid, last, counted = Signal(5), Signal(5), [Signal(range(lanes + 1)) for _ in range(4)]
-        at, end, issue, results = (Signal(range(LONGEST)), Signal(range(LONGEST)), Signal(),
-                                   Signal())
-        move, came, done = Signal(), Signal(), Signal()
-        ask, filling, fill = Signal(range(FILL + 1), init=FILL), Signal(
-            self.shape.read_cycles), Signal(range(FILL))
+        at, end, here = Signal(range(LONGEST)), Signal(range(LONGEST)), Signal(range(lanes + 1))
+        issue, results, move, came, done = (Signal() for _ in range(5))
+        ask, fill, filling = Signal(range(FILL + 1), init=FILL), Signal(range(FILL)), Signal(
+            self.shape.read_cycles)
         count = Mux(issue, fields.count, self.i.p.fields.count)
         left = Mux(count > at * lanes, count - at * lanes, 0)[:16]
-        here = Signal(range(lanes + 1))
         m.d.comb += [
             move.eq(self.o.ready | ~self.o.valid), came.eq(self.i.valid & self.i.ready),
-            done.eq(move & valid[4] & last[4]), write.addr.eq(at), write.data.eq(self.i.p.data),
-            write.en.eq(came), read.addr.eq(at), read.en.eq(move), self.table.addr.eq(ask),
-            self.table.en.eq(ask != FILL), here.eq(Mux(left > lanes, lanes, left))]
+            done.eq(move & valid[4] & last[4]), here.eq(Mux(left > lanes, lanes, left)),
+            write.addr.eq(at), write.data.eq(self.i.p.data), write.en.eq(came), read.addr.eq(at),
+            read.en.eq(move), self.table.addr.eq(ask), self.table.en.eq(ask != FILL)]
         m.d.sync += [filling.eq(Cat(ask != FILL, filling)), fill.eq(fill + filling[-1]),
                      ask.eq(Mux(came & (at == 0), 0, ask + (ask != FILL)))]
         with m.If(move):
@@ -83,19 +76,20 @@ class Softmax(wiring.Component):
             with m.State("GREATEST"):
                 m.d.comb += self.i.ready.eq(1)
                 with m.If(came):
-                    m.d.sync += [fields.eq(self.i.p.fields), at.eq(at + 1)]
-                with m.If(came & self.i.p.last):
-                    m.d.sync += [end.eq(at), at.eq(0)]
-                    m.next = "TURN"
+                    m.d.sync += [fields.eq(self.i.p.fields), at.eq(at + 1), end.eq(at)]
+                    with m.If(self.i.p.last):
+                        m.d.sync += at.eq(0)
+                        m.next = "TURN"
             with m.State("TURN"):
                 with m.If((ask == FILL) & ~filling.any()):
                     m.next = "READ"
             with m.State("READ"):
                 m.d.comb += issue.eq(1)
                 with m.If(move):
-                    m.d.sync += at.eq(Mux(at == end, 0, at + 1))
-                with m.If(move & (at == end)):
-                    m.next = "WAIT"
+                    m.d.sync += at.eq(at + 1)
+                    with m.If(at == end):
+                        m.d.sync += at.eq(0)
+                        m.next = "WAIT"
             with m.State("WAIT"):
                 with m.If(done):
                     m.d.sync += results.eq(~results)
@@ -103,57 +97,50 @@ class Softmax(wiring.Component):
                 with m.If(done & results):
                     m.next = "GREATEST"
         for b in range(batch):
-            greatest = Signal(signed(8))
-            found = [Mux(at == 0, -128, greatest)]
-            total, terms = Signal(14 + (LONGEST * lanes).bit_length()), []
-            part, (reciprocal, amount) = Signal.like(total), _reciprocal(m, total)
+            greatest, total = Signal(signed(8)), Signal(14 + (LONGEST * lanes).bit_length())
+            part, terms, (reciprocal, amount) = Signal.like(total), [], _reciprocal(m, total)
+            found = Mux(at == 0, -128, greatest)
             for lane, k in enumerate(range(b * lanes, (b + 1) * lanes)):
                 x = data.View(self.shape.a_elements, self.i.p.data)[k]
-                found.append(Mux(lane < here, x, -128))
-                place, low, power = Signal(8), Signal(5), Signal(14)
-                share, scaled = Signal(29), Signal(45)
-                m.submodules[f"powers{k}"] = powers = memory.Memory(shape=14 * WIDE, depth=FILL,
-                                                                    init=[])
+                found = _value(m, signed(8), Mux((lane < here) & (x > found), x, found))
+                m.submodules[f"powers{k}"] = powers = memory.Memory(
+                    shape=14 * WIDE, depth=FILL, init=[])
                 into, out = powers.write_port(), powers.read_port()
-                m.d.comb += [
-                    into.addr.eq(fill), into.en.eq(filling[-1]), into.data.eq(Cat(
-                        self.table.data.word_select(place, 16)[:14] for place in range(WIDE))),
-                    place.eq(data.View(self.shape.a_elements, read.data)[k] - greatest + 127),
-                    out.addr.eq(place[5:]), out.en.eq(move)]
+                x = data.View(self.shape.a_elements, read.data)[k]
+                place = _value(m, 8, x - greatest + 127)
+                low, power, share, scaled = (Signal(width) for width in (5, 14, 29, 45))
                 terms.append(Mux(lane < counted[2], power, 0))
+                m.d.comb += [into.addr.eq(fill), into.en.eq(filling[-1]), into.data.eq(Cat(
+                    self.table.data.word_select(number, 16)[:14] for number in range(WIDE))),
+                    out.addr.eq(place[5:]), out.en.eq(move)]
                 with m.If(move):
+                    result = data.View(self.shape.dst_elements, self.o.p.data)[k]
                     m.d.sync += [
                         low.eq(place), power.eq(out.data.word_select(low, 14)),
                         share.eq(power * reciprocal >> amount), scaled.eq(share * fields.mult),
-                        data.View(self.shape.dst_elements, self.o.p.data)[k].eq(
-                            _requantized(scaled, fields))]
+                        result.eq(_requantized(scaled, fields))]
             with m.If(came):
-                m.d.sync += [total.eq(0), greatest.eq(_greatest(m, found))]
+                m.d.sync += [total.eq(0), greatest.eq(found)]
             with m.Elif(move):
-                m.d.sync += [part.eq(reduce(add, terms)),
+                m.d.sync += [part.eq(sum(terms)),
                              total.eq(total + Mux(valid[3] & ~results, part, 0))]
         return m
 
 
-def _greatest(m, values):
-    """The greatest of some values, by a tree."""
-    while len(values) > 1:
-        pairs = [(values[k], values[min(k + 1, len(values) - 1)]) for k in range(0, len(values), 2)]
-        values = [Signal(signed(8)) for _ in pairs]
-        m.d.comb += [value.eq(Mux(a > b, a, b)) for value, (a, b) in zip(values, pairs)]
-    return values[0]
+def _value(m, shape, value):
+    m.d.comb += (named := Signal(shape)).eq(value)
+    return named
 
 
 def _reciprocal(m, total):
     """The factor and the shift to the right that divide by a sum, five cycles after it."""
     n, v, a, error, r = (Signal(shape) for shape in (5, 15, 9, signed(17), 15))
-    m.d.sync += n.eq(0)
+    better, exponent = (a << 7) + (a * error >> 15), 0
     for bit in range(1, len(total)):
-        with m.If(total[bit]):
-            m.d.sync += n.eq(bit)
-    better = (a << 7) + (a * error >> 15)
-    m.d.sync += [v.eq((total | (total == 0)) << (30 - n)[:5] >> 16), a.eq(Array(FIRST)[v[6:14]]),
-                 error.eq((1 << 22) - v * a), r.eq(Mux(better > 32767, 32767, better))]
+        exponent = Mux(total[bit], bit, exponent)
+    m.d.sync += [n.eq(exponent), v.eq((total | (total == 0)) << (30 - n)[:5] >> 16),
+                 a.eq(Array(FIRST)[v[6:14]]), error.eq((1 << 22) - v * a),
+                 r.eq(Mux(better > 32767, 32767, better))]
     return r, Mux(n > 13, n - 13, 0)[:5]
 
 
@@ -168,19 +155,18 @@ def _requantized(scaled, fields):
 
 def bound(elements, lanes, below, applied):
     """The immediates and the table for rows of so many elements."""
-    high, low, _ = applied.constants
-    return {name: applied.attrs.get(name, elements) for name in FIELDS}, (
-        128 * high.astype(np.int16) + low)
+    (high, low, _), attrs = applied.constants, applied.attrs
+    return {**attrs, "count": elements}, 128 * high.astype(np.int16) + low
 
 
 structure = SHIPPED_STRUCTURE.with_stream(
-    "softmax", (("a", "res"), ("table", "powers"), ("dst", "soft")),
-    (BufferRecord("powers", (WIDE,), "int16", 2 * WIDE * FILL),
-     BufferRecord("soft", ("batch", "block_out"), "output", "out_bytes")))
+    "softmax", [("a", "res"), ("table", "powers"), ("dst", "soft")],
+    [BufferRecord("powers", (WIDE,), "int16", 2 * WIDE * FILL),
+     BufferRecord("soft", ("batch", "block_out"), "output", "out_bytes")])
 instruction = stream_op(
-    "softmax", "softmax", Softmax, softmax, longest=LONGEST,
-    fields=[Immediate(name, dtype, np.iinfo(dtype).min, np.iinfo(dtype).max)
-            for name, dtype in FIELDS.items()],
+    "softmax", "softmax", Softmax, softmax, fields=[
+        Immediate(name, dtype, np.iinfo(dtype).min, np.iinfo(dtype).max)
+        for name, dtype in FIELDS.items()], longest=LONGEST,
     computes=Computes(("qbelow_max", "qsoftmax"), bound, lambda n: max(n, 11) + 2 * n + 12))
 machine = lockstep.Machine(replace(lockstep.preset("pynq-1x16x16"), structure=structure),
                            (*SHIPPED, instruction))

@@ -71,8 +71,8 @@ def _layer(known: Forms, selection: StreamSelection, machine: Machine) -> Mapped
                                _buffers(machine, selection), blocks)
     table = {} if selection.table is None else {"table": selection.table}
     whole = " and ".join(node.op for node in selection.nodes)
-    return MappedLayer(last, operator, {"x": value}, table,
-                       note=f"{whole} by {selection.form.name}, in rows of {selection.entries}")
+    return MappedLayer(last, operator, {"x": value}, table, note=(
+        f"{whole} by {selection.form.name}, in rows of {selection.entries} entries"))
 
 
 def _buffers(machine: Machine, selection: StreamSelection) -> Mapping[str, str]:

@@ -1,5 +1,6 @@
 """Functions of rows that an instruction of a stream unit computes."""
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -8,11 +9,17 @@ import pytest
 
 import lockstep
 from accel.machine.intrinsics import SHIPPED
+from accel.machine.program import AccelProgram
+from accel.machine.streams import Computes
+from accel.mapping.builders.layer import MappedLayer
+from accel.mapping.layers import build_layers, forms_of
+from accel.mapping.lowering import LoweringError
+from accel.mapping.memory.layout import blocks_of
 from compiler.graph.graph import Graph, TensorType
-from compiler.graph.reference import evaluate
 from compiler.graph.rewrite import Builder
 from compiler.ops.families.row_functions import RECIPROCALS, exponentials
 from examples.machines import softmax as example
+from tests.support.integer_graphs import assert_right
 
 SCALED = {"mult": 40000, "shift": 36, "zp": -120, "lo": -128, "hi": 127}
 
@@ -38,12 +45,74 @@ def rows(rng, shape: tuple[int, ...]) -> np.ndarray:
     return np.clip(rng.normal(size=shape) * 40 + 15, -128, 127).astype(np.int8)
 
 
-def ran(graph: Graph, x: np.ndarray, machine: lockstep.Machine, sim=simulate) -> CompiledSegment:
-    """Runs the graph on the accelerator alone, and compares with the reference."""
-    segment = AccelTarget(machine).compile(graph)
-    memory, run = run_program(machine, segment.program, {"x": x}, sim)
-    assert run.ok
-    for name, array in evaluate(graph, {"x": x}).items():
-        if name in graph.outputs:
-            np.testing.assert_array_equal(segment.program.extract(memory, name), array)
-    return segment
+def executed(machine: lockstep.Machine, program: AccelProgram) -> set[str]:
+    """The instructions of a program that are no copies."""
+    names = {machine.names[code] for code in set(program.words[:, 0].tolist())}
+    return names - {"load", "store", "finish"}
+
+
+@pytest.mark.parametrize("shape, changes", [
+    ((3, 8), {}), ((5, 2, 9), {}), ((1, 1), {}), ((2, 3, 50), {"res_bytes": 256, "out_bytes": 64}),
+    ((5, 2, 9), {"batch": 2, "acc_bytes": 2048}), ((3, 9), {"block_in": 8, "inp_bytes": 4096})],
+    ids=str)
+def test_two_operators_are_one_layer(rng, shape, changes):
+    machine, graph = machine_of(**changes), softmax(shape)
+    program = assert_right(machine, graph, {"x": rows(rng, shape)})
+    assert [name for name, _ in program.layers] == ["y"]
+    assert executed(machine, program) == {"softmax"}
+
+
+def test_what_is_between_may_be_a_result(rng):
+    machine, shape = machine_of(), (8, 8)
+    program = assert_right(machine, softmax(shape, between=True), {"x": rows(rng, shape)})
+    assert "softmax" not in executed(machine, program)
+
+
+def test_a_row_may_be_too_long(rng):
+    machine, shape = machine_of(), (8, 4 * example.LONGEST + 1)
+    layers = build(machine, softmax(shape))
+    assert all(layer.operator.stream is None for layer in layers)
+    assert build(machine, softmax((8, 4 * example.LONGEST)))[0].operator.stream
+
+
+def test_the_note_says_by_what():
+    layer, = build(machine_of(), softmax((3, 8)))
+    assert layer.note == "qbelow_max and qsoftmax by softmax, in rows of 2 entries"
+
+
+def test_fewer_cycles_decide():
+    slow = replace(example.instruction, computes=replace(
+        example.instruction.computes, cycles=lambda n: 100_000))
+    machine = lockstep.Machine(machine_of().config, (*SHIPPED, slow))
+    assert all(layer.operator.stream is None for layer in build(machine, softmax((8, 8))))
+    # On the host where no other instructions compute so few rows.
+    assert build(machine, softmax((1, 8)))[0].operator.stream
+
+
+def build(machine: lockstep.Machine, graph: Graph) -> list[MappedLayer]:
+    forms = forms_of(graph, blocks_of(machine.config))
+    return [layer for node in graph.nodes for layer in build_layers(node, graph, forms, machine)]
+
+
+def test_a_table_of_another_size_is_refused():
+    def bind(elements, lanes, below, applied):
+        fields, powers = example.bound(elements, lanes, below, applied)
+        return fields, powers[:96]
+
+    other = replace(example.instruction, computes=replace(
+        example.instruction.computes, bind=bind))
+    machine = lockstep.Machine(machine_of().config, (*SHIPPED, other))
+    with pytest.raises(LoweringError, match=re.escape(
+            "softmax reads a power of two of entries of 32 elements from a table, at most 8; a "
+            "layer has 96 elements")):
+        build(machine, softmax((3, 8)))
+
+
+@pytest.mark.parametrize("arguments, message", [
+    ((("qsoftmax", 1), max, max), "Operators of Computes must be a tuple of names, not "
+                                  "('qsoftmax', 1)"),
+    ((("qsoftmax",), 3, max), "Bind of Computes must be a function, not 3"),
+    ((("qsoftmax",), max, 3), "Cycles of Computes must be a function, not 3")])
+def test_what_computes_refuses(arguments, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Computes(*arguments)
