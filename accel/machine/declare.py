@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from accel.machine.config import ELEMENTS, TABLE_BYTES, AccelConfig, ConfigError, one_of
-from accel.machine.streams import StreamForm
+from accel.machine.streams import Computes, StreamForm
 from accel.machine.structure import SHIPPED_STRUCTURE, IMMEDIATE, Kind, Structure, Unit
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM
@@ -88,6 +88,7 @@ class Declaration:
     unit: str
     build: Callable[[AccelConfig], tuple[InstructionForm, ...]]
     pattern: Pattern | TermPattern | None = None
+    computes: Computes | None = None
 
 
 def computed_type(name: str, accumulator: str | None, float_: bool) -> str:
