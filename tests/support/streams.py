@@ -8,11 +8,11 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, memory, wiring
 
 from accel.machine.config import AccelConfig, preset
-from accel.machine.intrinsics import SHIPPED, stream_op
+from accel.machine.intrinsics import SHIPPED, Declaration, stream_op
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.machine.streams import StreamShape
-from accel.machine.structure import SHIPPED_STRUCTURE, BufferRecord
+from accel.machine.structure import SHIPPED_STRUCTURE, BufferRecord, Structure
 from compiler.tensorize import Immediate
 
 LONGEST = 12
@@ -109,26 +109,44 @@ TILE = ("batch", "block_out")
 def machine_of(config: AccelConfig | None = None, reverse=Reverse, **names: str) -> Machine:
     """A machine with a unit ``turn`` that reverses rows of entries of res, or adds to them. `names`
     are others for units and buffers."""
-    structure = SHIPPED_STRUCTURE.with_stream(
-        "turn", [("a", "res"), ("dst", "turned")], [BufferRecord("turned", TILE, "output", 2048)]
-    ).renamed(names)
     unit = names.get("turn", "turn")
-    declared = (stream_op("reverse", unit, reverse, reversed_rows, longest=LONGEST),
-                stream_op("raise_by", unit, Raise, raised, fields=MORE))
-    return Machine(replace(config or preset("tiny-1x4x4"), name="streams", structure=structure),
-                   SHIPPED + declared)
+    return _machine("streams", config, _turning(SHIPPED_STRUCTURE).renamed(names), (
+        stream_op("reverse", unit, reverse, reversed_rows, longest=LONGEST),
+        stream_op("raise_by", unit, Raise, raised, fields=MORE)))
 
 
 def picks_of(config: AccelConfig | None = None) -> Machine:
     """A machine with a unit ``pick`` that reads a table in inp, by entries of res or of a buffer of
     its own; two instructions with a component each share the table's port."""
-    structure = SHIPPED_STRUCTURE.with_stream(
+    return _machine("picks", config, _picking(SHIPPED_STRUCTURE), _picks("stream"))
+
+
+def both_of(config: AccelConfig | None = None) -> Machine:
+    """A machine with both of these units."""
+    return _machine("both", config, _picking(_turning(SHIPPED_STRUCTURE)), (
+        *_picks("pick"), stream_op("reverse", "turn", Reverse, reversed_rows, longest=LONGEST)))
+
+
+def _machine(name: str, config: AccelConfig | None, structure: Structure,
+             declared: tuple[Declaration, ...]) -> Machine:
+    return Machine(replace(config or preset("tiny-1x4x4"), name=name, structure=structure),
+                   SHIPPED + declared)
+
+
+def _turning(structure: Structure) -> Structure:
+    return structure.with_stream("turn", [("a", "res"), ("dst", "turned")],
+                                 [BufferRecord("turned", TILE, "output", 2048)])
+
+
+def _picking(structure: Structure) -> Structure:
+    return structure.with_stream(
         "pick", [("a", "res"), ("a", "places"), ("table", "inp"), ("dst", "picked")],
         [BufferRecord("picked", ("batch", "block_in"), "operand", 2048),
          BufferRecord("places", TILE, "output", 1024)])
-    declared = tuple(stream_op(name, "stream", Pick, picked) for name in ("pick_from", "pick_too"))
-    return Machine(replace(config or preset("tiny-1x4x4"), name="picks", structure=structure),
-                   SHIPPED + declared)
+
+
+def _picks(unit: str) -> tuple[Declaration, ...]:
+    return tuple(stream_op(name, unit, Pick, picked) for name in ("pick_from", "pick_too"))
 
 
 def row_instruction(machine: Machine, name: str, rows: int, length: int, base: dict[str, int],

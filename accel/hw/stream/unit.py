@@ -99,10 +99,10 @@ class StreamUnit(wiring.Component):
         opcodes, buffers = self.machine.opcodes, self.machine.config.buffers
         own, wrong = self.machine.immediates[self.unit.name], []
         row = word.loops[-1].extent
-        for number_, form in enumerate(self.forms):
+        for which, form in enumerate(self.forms):
             here = word.opcode == opcodes[form.name]
             known = Cat(word.a_source == self._a.index(name) for name in form.operands[0].scopes)
-            m.d.comb += tag.select[number_].eq(here)
+            m.d.comb += tag.select[which].eq(here)
             wrong.append(here & (~known.any() | (row >= form.longest)))
         m.d.comb += [
             tag.index.eq(self.commands.p.index), tag.illegal.eq(Cat(wrong).any()), tag.row.eq(row),
@@ -136,13 +136,13 @@ class StreamUnit(wiring.Component):
         found, taken = rows[0], []
         for code, row in list(enumerate(rows))[1:]:
             found = Mux(source[code], row, found)
-        for number_, component in enumerate(components):
-            here = entering.o.p.select[number_]
+        for which, component in enumerate(components):
+            here = entering.o.p.select[which]
             m.d.comb += [
                 component.i.valid.eq(entering.o.valid & here),
                 component.i.p.data.eq(entering.o.p.data), component.i.p.last.eq(entering.o.p.last),
                 *(component.i.p.fields[name].eq(entering.o.p.fields[name])
-                  for name in self.forms[number_].shape.fields)]
+                  for name in self.forms[which].shape.fields)]
             taken.append(here & component.i.ready)
         m.d.comb += [
             reads.step.eq(~full), entering.i.valid.eq(valid), entering.i.p.data.eq(found),
@@ -163,8 +163,8 @@ class StreamUnit(wiring.Component):
             ahead.i.ends.eq(_row_ends(m, "writes", writes)), ahead.i.last.eq(writes.last),
             ahead.i.index.eq(writes.out_tag.index)]
         offered, found, last = Const(0), components[0].o.p.data, components[0].o.p.last
-        for number_, component in enumerate(components):
-            here = place.select[number_]
+        for which, component in enumerate(components):
+            here = place.select[which]
             m.d.comb += component.o.ready.eq(ahead.o.valid & here)
             offered |= here & component.o.valid
             found = Mux(here, component.o.p.data, found)
@@ -187,12 +187,12 @@ class StreamUnit(wiring.Component):
             m.d.sync += [here.eq(select), first.eq(word.base.b),
                          mask.eq((Const(1) << word.entries) - 1)]
         place = Const(0)
-        for number_, component in enumerate(components):
-            place |= Mux(here[number_], component.table.addr, 0)
+        for which, component in enumerate(components):
+            place |= Mux(here[which], component.table.addr, 0)
             m.d.comb += component.table.data.eq(port.data)
         m.d.comb += [port.addr.eq(first + (place & mask)), port.en.eq(Cat(
-            here[number_] & component.table.en
-            for number_, component in enumerate(components)).any())]
+            here[which] & component.table.en
+            for which, component in enumerate(components)).any())]
 
     def _report(self, m: Module, reads: LoopNest, writes: LoopNest, wrong: data.View):
         """Errors, of the oldest instruction first: later ones do not count beside it."""

@@ -208,10 +208,10 @@ class Instructions:
         loops = self.places.loops(len(LOOPS), ("dst", "a"), 3, ITERATIONS, level)
         row, declared = loops[-1], self.machine.intrinsic(form.name)
         assert isinstance(declared, StreamForm)
-        if row["extent"] > declared.longest or self._whole_row(declared.longest):
-            row["extent"] = declared.longest
-            for loop in loops[:-2]:
-                loop["extent"] = 1
+        if (length := self._row(row["extent"], declared.longest)) != row["extent"]:
+            row["extent"] = length
+            for number, loop in enumerate(loops[:-1]):
+                loop["extent"] = loop["extent"] if number == level else 1
         offsets, sources = shapes.offsets(loops), operands(form)
         base = {"a": self.places.entry(sources["a"], offsets["a"]),
                 "b": self.random.randrange(1 << 16), "dst": self.places.anywhere(
@@ -229,9 +229,15 @@ class Instructions:
             "loops": shapes.modular(loops, 1 << 16), **self._own(form)}, read,
             {form.target: written})
 
-    def _whole_row(self, longest: int) -> bool:
-        """Now and then True: the row is the longest, unless that takes many cycles."""
-        return not self.places.short and longest <= WHOLE and self.random.random() < 0.3
+    def _row(self, drawn: int, longest: int) -> int:
+        """The length of a row: the one that is drawn, if it may be; now and then the longest, where
+        that does not take many cycles, or any other."""
+        turn = self.random.random()
+        if self.places.short or turn < 0.4:
+            return min(drawn, longest)
+        if turn < 0.7 and longest <= WHOLE:
+            return longest
+        return self.random.randrange(min(drawn, longest), min(ITERATIONS, longest) + 1)
 
     def source(self, scope: str, offsets: list[int]) -> int:
         """A base at which an operand in `scope` has been written."""

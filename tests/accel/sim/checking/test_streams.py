@@ -8,12 +8,16 @@ from amaranth.lib import wiring
 
 from accel.machine.config import preset
 from accel.machine.machine import Machine
+from accel.machine.structure import Kind
+from accel.proof.legal import prove
 from accel.sim.checking.check import Report, cases, check
 from accel.sim.checking.geometries import quick_simulators
 from accel.sim.meaning import functional, values
+from accel.sim.programs.forms import forms
+from accel.sim.programs.generate import generate, with_forms
 from accel.sim.programs.late import late
 from accel.sim.slice import simulator as slice_
-from tests.support.streams import Reverse, machine_of, picks_of
+from tests.support.streams import Reverse, both_of, machine_of, picks_of
 
 BATCHED = replace(preset("tiny-1x4x4"), batch=2, block_out=8, par_bytes=1024, wgt_bytes=4096,
                   timing=replace(preset("tiny-1x4x4").timing, read_cycles=3, nest_cycles=5,
@@ -25,7 +29,7 @@ def checked(machine: Machine, count: int) -> Report:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [machine_of, picks_of])
+@pytest.mark.parametrize("make", [machine_of, both_of])
 @pytest.mark.parametrize("config", [None, BATCHED], ids=["1x4x4", "2x4x8"])
 def test_simulators_agree(make, config) -> None:
     report = checked(make(config), 300)
@@ -33,15 +37,16 @@ def test_simulators_agree(make, config) -> None:
     assert report.left_out == ("cycle",)
 
 
-@pytest.mark.parametrize("make", [machine_of, picks_of])
+@pytest.mark.parametrize("make", [machine_of, picks_of, both_of])
 def test_native_values_are_the_meaning(make) -> None:
     """Programs of streams are executed in the midst of native code."""
     machine = make()
-    for case in cases(machine, 3):
-        if case.name.startswith(("seed", "forms")):
-            one, other = (simulate(machine, case.program, case.memory)
-                          for simulate in (functional.simulate, values.simulate))
-            assert one.ok and other.ok and (one.memory == other.memory).all()
+    streams = [form for form in forms(machine) if form.kind is Kind.STREAM]
+    for case in (with_forms(machine, 0, streams), *(generate(machine, seed) for seed in range(3))):
+        prove(machine, case.program)
+        one, other = (simulate(machine, case.program, case.memory)
+                      for simulate in (functional.simulate, values.simulate))
+        assert one.ok and other.ok and (one.memory == other.memory).all()
 
 
 def test_reports_have_the_name_of_a_renamed_unit() -> None:
