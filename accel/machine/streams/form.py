@@ -13,6 +13,7 @@ from amaranth.back import rtlil
 from amaranth.lib.wiring import Component, Signature
 
 from accel.machine.streams.shape import Entry, StreamShape
+from compiler.errors import Error
 from compiler.te import is_integer, numpy_dtype
 from compiler.tensorize import Immediate, Operand
 
@@ -23,6 +24,10 @@ ROWS, TABLE = "rows", "table"
 """The names of a meaning's parameters beside those of immediates."""
 
 _PLAIN = (int, float, str, bytes, bool, type(None))
+
+
+class MeaningError(Error, ValueError):
+    """A meaning that gives no results of its rows: says what it gave."""
 
 
 @dataclass(frozen=True)
@@ -70,17 +75,17 @@ class StreamForm:
         `rows` has the shape (rows, entries of a row, *entry of a), `table` (entries, *entry of the
         table), the result (rows, entries of a row, *entry of dst). All are integers as they are
         stored; of floats and records, their bits; of the result the low bits count. Raises
-        ValueError where the meaning gives something else.
+        MeaningError where the meaning gives something else.
         """
         known = {} if table is None else {TABLE: table}
         result = self.meaning(rows, **known, **fields)
         wanted = (*rows.shape[:2], *self.shape.dst[0])
         if not isinstance(result, np.ndarray) or result.dtype.kind not in "iu":
-            raise ValueError(f"Meaning of {self.name} must give an array of integers, not "
-                             f"{getattr(result, 'dtype', type(result).__name__)}")
+            raise MeaningError(f"Meaning of {self.name} must give an array of integers, not "
+                               f"{getattr(result, 'dtype', type(result).__name__)}")
         if result.shape != wanted:
-            raise ValueError(f"Meaning of {self.name} must give the shape {wanted} for rows of "
-                             f"{rows.shape}, not {result.shape}")
+            raise MeaningError(f"Meaning of {self.name} must give the shape {wanted} for rows of "
+                               f"{rows.shape}, not {result.shape}")
         return result.astype(integers_of(self.shape.dst))
 
 
@@ -180,7 +185,7 @@ def _of_meaning(form: StreamForm) -> Iterator[str]:
     table = None if shape.table is None else np.zeros(
         (1, *shape.table[1]), integers_of(shape.table[1:]))
     try:
-        form.results(np.zeros((1, 1, *shape.a[0]), integers_of(shape.a)), table,
-                     dict.fromkeys(shape.fields, 0))
-    except ValueError as error:
+        form.results(np.zeros((2, min(3, form.longest), *shape.a[0]), integers_of(shape.a)),
+                     table, dict.fromkeys(shape.fields, 0))
+    except MeaningError as error:
         yield str(error)

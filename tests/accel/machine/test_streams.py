@@ -168,7 +168,7 @@ REFUSED = {
     "Component of own must have the members i, o, as the unit has, not extra": lambda: op(More),
     "Component of own must be an Amaranth Component": lambda: op(lambda shape: shape),
     "Component of own must be a class or a function of the shape, not 5": lambda: op(5),
-    "Meaning of own must give the shape (1, 1, 1, 4) for rows of (1, 1, 1, 4), not (1, 1, 4)":
+    "Meaning of own must give the shape (2, 3, 1, 4) for rows of (2, 3, 1, 4), not (2, 1, 4)":
         lambda: op(meaning=sums),
     "Meaning of own must give an array of integers, not float64": lambda: op(meaning=floats),
     "Meaning of own must have the parameters rows, not table": lambda: op(meaning=without_rows),
