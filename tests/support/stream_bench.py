@@ -2,11 +2,11 @@
 
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from amaranth.lib.wiring import Component
 
-from accel.hw.stream.unit import StreamUnit
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.machine.status import Status
@@ -19,14 +19,15 @@ STEP = 7
 
 
 class StreamBench:
-    """Runs instructions on a unit, and keeps what came of it; cycles count from the first one.
+    """Runs instructions on a unit that `make` makes, and keeps what came of it; cycles count from
+    the first one.
 
     `refuse` is the probability that a token, a signal or the next command does not come in a cycle.
     """
 
-    def __init__(self, machine: Machine, unit: str, instructions: Sequence[Instruction],
-                 seed: int = 0, refuse: float = 0.0):
-        self.machine, self.unit = machine, machine.structure.unit(unit)
+    def __init__(self, make: Callable[..., Component], machine: Machine, unit: str,
+                 instructions: Sequence[Instruction], seed: int = 0, refuse: float = 0.0):
+        self.make, self.machine, self.unit = make, machine, machine.structure.unit(unit)
         self.random, self.refuse = random.Random(seed), refuse
         self.buffers = Buffers(machine.config)
         generator = np.random.default_rng(seed)
@@ -46,7 +47,7 @@ class StreamBench:
         self._offered, self._paused, self._asks = False, False, False
 
     def run(self, max_cycles: int = 20_000) -> "StreamBench":
-        self.dut, simulation = ready(StreamUnit, self.machine, self.unit.name)
+        self.dut, simulation = ready(self.make, self.machine, self.unit.name)
         simulation.run(self._run, max_cycles=max_cycles)
         return self
 
@@ -114,10 +115,11 @@ class StreamBench:
         return self.buffers.raw[name].reshape(-1, self.machine.config.buffers[name].entry_bytes)
 
 
-def assert_means(machine: Machine, unit: str, instructions: Sequence[Instruction], seed: int = 0,
+def assert_means(make: Callable[..., Component], machine: Machine, unit: str,
+                 instructions: Sequence[Instruction], seed: int = 0,
                  refuse: float = 0.0) -> StreamBench:
     """Hardware and meaning leave the same results; every instruction ran in order, in peace."""
-    bench = StreamBench(machine, unit, instructions, seed, refuse)
+    bench = StreamBench(make, machine, unit, instructions, seed, refuse)
     expected = Buffers(machine.config)
     for name, raw in bench.buffers.raw.items():
         expected.raw[name][:] = raw

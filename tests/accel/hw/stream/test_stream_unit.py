@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from accel.hw.stream.unit import StreamUnit
 from accel.machine.config import preset
 from accel.machine.program import Instruction
 from tests.support.streams import (LONGEST, machine_of, picks_of, row_instruction)
@@ -41,18 +42,18 @@ def random_rows(machine, unit: str, seed: int) -> list[Instruction]:
 @pytest.mark.parametrize("machine", [MACHINE, BATCHED], ids=["1x4x4", "2x4x8"])
 def test_rows_are_those_of_the_meaning(machine, refuse: float) -> None:
     for seed in range(2):
-        assert_means(machine, "turn", random_rows(machine, "turn", seed), seed, refuse)
+        assert_means(StreamUnit, machine, "turn", random_rows(machine, "turn", seed), seed, refuse)
 
 
 def test_tables_are_those_of_their_instruction() -> None:
     for seed in range(2):
-        assert_means(PICKS, "pick", random_rows(PICKS, "pick", seed), seed, 0.3 * seed)
+        assert_means(StreamUnit, PICKS, "pick", random_rows(PICKS, "pick", seed), seed, 0.3 * seed)
 
 
 def test_latency() -> None:
     """A row reaches a component as the docstring says, and is written in the cycle after."""
     one = row_instruction(MACHINE, "raise_by", 1, 5, {}, more=3)
-    bench = assert_means(MACHINE, "turn", [one])
+    bench = assert_means(StreamUnit, MACHINE, "turn", [one])
     timing, (taken,) = MACHINE.config.timing, bench.taken
     first = taken + 3 + timing.nest_cycles + timing.read_cycles + 1
     assert [cycle for cycle, _ in bench.writes] == [first + k for k in range(5)]
@@ -62,12 +63,13 @@ def test_latency() -> None:
 def test_throughput() -> None:
     """An entry a cycle, and none is lost between instructions."""
     some = [row_instruction(MACHINE, "raise_by", 4, 3, {}, more=k) for k in range(3)]
-    cycles = [cycle for cycle, _ in assert_means(MACHINE, "turn", some).writes]
+    cycles = [cycle for cycle, _ in assert_means(StreamUnit, MACHINE, "turn", some).writes]
     assert cycles == [*range(cycles[0], cycles[0] + 36)]
 
 
 def test_a_unit_is_busy_until_its_last_write() -> None:
-    bench = assert_means(MACHINE, "turn", [row_instruction(MACHINE, "reverse", 1, LONGEST, {})])
+    one = row_instruction(MACHINE, "reverse", 1, LONGEST, {})
+    bench = assert_means(StreamUnit, MACHINE, "turn", [one])
     busy = bench.activity[bench.taken[0]:bench.writes[-1][0] + 1]
     assert set(busy) == {"busy"}
 
@@ -81,7 +83,7 @@ def test_a_unit_is_busy_until_its_last_write() -> None:
 def test_errors_are_reported_and_the_rest_goes_on(fields, errors: str) -> None:
     good = row_instruction(MACHINE, "reverse", 2, 4, {})
     wrong = replace(good, fields={**good.fields, **fields})
-    bench = StreamBench(MACHINE, "turn", [good, wrong, good]).run()
+    bench = StreamBench(StreamUnit, MACHINE, "turn", [good, wrong, good]).run()
     assert {index for index, _ in bench.errors} == {1}
     assert bench.errors[0] == (1, errors)
     assert [*bench.retired] == [0, 1, 2]
@@ -91,5 +93,5 @@ def test_a_table_ends_in_its_buffer() -> None:
     depth = PICKS.config.buffers["inp"].depth
     inside = row_instruction(PICKS, "pick_from", 1, 2, {"b": depth - 4}, entries=2)
     beyond = row_instruction(PICKS, "pick_from", 1, 2, {"b": depth - 3}, entries=2)
-    bench = StreamBench(PICKS, "pick", [inside, beyond]).run()
+    bench = StreamBench(StreamUnit, PICKS, "pick", [inside, beyond]).run()
     assert {*bench.errors} == {(1, "ADDRESS")}
