@@ -24,7 +24,8 @@ class Computes:
 
     The compiler takes the instruction where its layer needs fewer cycles than other instructions.
     Rows lie along lanes: an entry has `lanes` elements of a row, the last entry perhaps fewer, and
-    what is behind these is arbitrary.
+    what is behind these is arbitrary. Where rows of the result have another length than those that
+    are read, these are one entry, which is read for each entry of the result.
 
     Parameters
     ----------

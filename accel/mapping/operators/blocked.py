@@ -203,12 +203,14 @@ class Streamed:
     buffers : of the stages ``input``, ``quantized`` and, where there is one, ``table``.
     fields : its immediates.
     cycles : from one row to the next.
+    repeats : each entry of a row reads the first entry of the input's.
     """
 
     name: str
     buffers: Mapping[str, str]
     fields: Mapping[str, int]
     cycles: int
+    repeats: bool = False
 
 
 @dataclass(frozen=True, slots=True)

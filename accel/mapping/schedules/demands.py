@@ -219,6 +219,8 @@ def _loaded(shape: Shape, tiles: Tiles) -> Number:
     """The input blocks that a layer without products holds of a tile at once."""
     if shape.gathered:
         return _up(shape.gathered, tiles.pieces)
+    if shape.repeats:
+        return np.ones_like(tiles.channels)
     return np.where(_keeps_rows(shape, tiles), shape.channels, tiles.channels)
 
 

@@ -74,6 +74,7 @@ class Shape:
     across: int = field(default=0, repr=False)          # of rows across lanes, what lies together
     row_cycles: int = field(default=0, repr=False)      # of a row by a stream unit, which is whole
     buffers: tuple[str, str, str] = field(default=("res", "out", "tab"), repr=False)
+    repeats: bool = field(default=False, repr=False)    # a row of the input is one entry
 
 
 def shape_of(operator: BlockedOperator) -> Shape:
@@ -108,7 +109,7 @@ def _streamed(operator: BlockedOperator) -> dict[str, Any]:
     stream, usual = operator.stream, ("res", "out", "tab")
     if stream is None:
         return {}
-    return {"row_cycles": stream.cycles, "buffers": tuple(
+    return {"row_cycles": stream.cycles, "repeats": stream.repeats, "buffers": tuple(
         stream.buffers.get(role, name)
         for role, name in zip(("input", "quantized", "table"), usual, strict=True))}
 

@@ -23,10 +23,11 @@ class StreamSelection:
     """An instruction for a function of rows.
 
     nodes : the operators that it computes, in order.
-    entries : entries of a row.
+    entries : entries of a row of the result.
     fields : its immediates.
     table : the entries that its component reads of a table; None without one.
     cycles : from one row to the next.
+    repeats : the input has one entry a row, which each entry of the result reads.
     """
 
     form: StreamForm
@@ -35,6 +36,7 @@ class StreamSelection:
     fields: Mapping[str, int]
     table: np.ndarray | None
     cycles: int
+    repeats: bool
 
 
 def stream_selections(machine: Machine, graph: Graph, node: Node) -> Iterator[StreamSelection]:
@@ -80,14 +82,17 @@ def follows(graph: Graph, node: Node, operators: tuple[str, ...]) -> tuple[Node,
 def _selected(machine: Machine, graph: Graph, form: StreamForm, computes: Computes,
               nodes: tuple[Node, ...]) -> StreamSelection | None:
     config, x = machine.config, graph.values[nodes[0].inputs[0]]
+    result = graph.values[nodes[-1].outputs[0]]
+    repeats = result.shape != x.shape
     entry = (config.batch, config.block_out), config.output
     others = [value for node in nodes for value in node.inputs[1:]]
     if (x.dtype != config.output or (form.shape.a, form.shape.dst) != (entry, entry)
             or nodes[0].inputs[0] in graph.constants
-            or not all(value in graph.constants for value in others)):
+            or not all(value in graph.constants for value in others)
+            or repeats and (x.shape[-1] > config.block_out or x.shape[:-1] != result.shape[:-1])):
         return None
     padded = max(config.block_in, config.block_out)     # memory has whole ones of these
-    entries = -(-x.shape[-1] // padded) * padded // config.block_out
+    entries = -(-result.shape[-1] // padded) * padded // config.block_out
     bound = computes.bind(x.shape[-1], config.block_out, *(
         Applied(node.attrs, tuple(graph.constants[value] for value in node.inputs[1:]))
         for node in nodes))
@@ -95,7 +100,7 @@ def _selected(machine: Machine, graph: Graph, form: StreamForm, computes: Comput
         return None
     fields, table = bound
     return StreamSelection(form, nodes, entries, dict(fields), _whole(form, table),
-                           computes.cycles(entries))
+                           computes.cycles(entries), repeats)
 
 
 def _whole(form: StreamForm, table: np.ndarray | None) -> np.ndarray | None:
