@@ -15,9 +15,12 @@ from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.layers import build_layers, forms_of
 from accel.mapping.lowering import LoweringError
 from accel.mapping.memory.layout import blocks_of
+from accel.mapping.target import AccelTarget
+from accel.sim.rtl import verilated
+from accel.sim.slice import simulator as slice_simulator
 from compiler.graph.graph import Graph
 from examples.machines import softmax as example
-from tests.support.integer_graphs import assert_right
+from tests.support.integer_graphs import assert_right, assert_simulators_agree
 from tests.support.softmax_graphs import softmax_graph
 
 
@@ -46,6 +49,18 @@ def test_two_operators_are_one_layer(rng, shape, changes):
     program = assert_right(machine, graph, {"x": rows(rng, shape)})
     assert [name for name, _ in program.layers] == ["y"]
     assert executed(machine, program) == {"softmax"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [{}, {"batch": 2, "block_out": 8, "acc_bytes": 8192}], ids=str)
+def test_rtl_and_its_slice(rng, changes):
+    machine, shape = machine_of(**changes), (5, 2, 19)
+    program, samples = AccelTarget(machine).compile(softmax_graph(shape)).program, {
+        "x": rows(rng, shape)}
+    assert_simulators_agree(machine, program, samples)
+    cycles = [one.simulate(machine, program, program.image(samples)).cycles
+              for one in (slice_simulator, verilated)]
+    assert cycles[0] == cycles[1]
 
 
 def test_what_is_between_may_be_a_result(rng):
