@@ -100,7 +100,7 @@ def _selected(machine: Machine, graph: Graph, form: StreamForm, computes: Comput
         return None
     fields, table = bound
     return StreamSelection(form, nodes, entries, dict(fields), _whole(form, table),
-                           computes.cycles(entries), repeats)
+                           max(1, round(computes.cycles(entries))), repeats)
 
 
 def _whole(form: StreamForm, table: np.ndarray | None) -> np.ndarray | None:

@@ -109,6 +109,20 @@ def test_a_table_of_another_size_is_refused():
         build(machine, softmax_graph((3, 8)))
 
 
+def test_what_a_declaration_says_is_tried():
+    def bind(elements, lanes, below, applied):
+        fields, powers = example.bound(elements, lanes, below, applied)
+        return {**fields, "zp": fields["zp"] + 1}, powers
+
+    other = replace(example.instruction, computes=replace(
+        example.instruction.computes, bind=bind))
+    machine = lockstep.Machine(machine_of().config, (*SHIPPED, other))
+    with pytest.raises(LoweringError, match=(
+            "^softmax does not compute qbelow_max and qsoftmax, as its declaration says: element "
+            "0 of a row is -?[0-9]+, not -?[0-9]+$")):
+        build(machine, softmax_graph((3, 8)))
+
+
 @pytest.mark.parametrize("arguments, message", [
     ((("qsoftmax", 1), max, max), "Operators of Computes must be a tuple of names, not "
                                   "('qsoftmax', 1)"),
