@@ -20,8 +20,8 @@ from compiler.graph.passes.fold_scales import FoldScales
 from compiler.graph.passes.functions_of_products import FunctionsOfProducts
 from compiler.graph.passes.gathers import GathersAsSlices
 from compiler.graph.integerize.integerize import Integerize
-from compiler.graph.passes.lookups import LookupsAsRows, TakesRows, no_row
-from compiler.graph.passes.orders import OrdersAsRows
+from compiler.graph.rows.lookups import LookupsAsRows, TakesRows, no_row
+from compiler.graph.rows.orders import OrdersAsRows
 from compiler.graph.passes.pads import PadsInWindows
 from compiler.graph.passes.products_as_sums import ProductsAsSums
 from compiler.graph.passes.puts import WheresAsPuts

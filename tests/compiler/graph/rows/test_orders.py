@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from compiler.graph import Builder, Graph, TensorType, evaluate, optimize, standard_passes
-from compiler.graph.passes.lookups import every_row, no_row
-from compiler.graph.passes.orders import OrdersAsRows
+from compiler.graph.rows.lookups import every_row, no_row
+from compiler.graph.rows.orders import OrdersAsRows
 
 
 def network(elements: int = 300, count: int = 4, largest: int = 1, axis: int = 1,
@@ -43,9 +43,8 @@ def test_what_is_sorted_across_rows_stays() -> None:
     assert OrdersAsRows()(graph) is graph
 
 
-@pytest.mark.parametrize("scale", [0.0, float(np.finfo(np.float32).max) / 200])
-def test_steps_that_do_not_keep_numbers_apart_stay(scale: float) -> None:
-    graph = network(scale=scale)
+def test_steps_that_do_not_keep_numbers_apart_stay() -> None:
+    graph = network(scale=float(np.finfo(np.float32).max) / 200)
     assert OrdersAsRows()(graph) is graph
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.graph.graph import Graph, Node
-from compiler.graph.passes.lookups import TakesRows, every_row
+from compiler.graph.rows.lookups import TakesRows, every_row
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.families.orders import HIGH, LOW, NUMBERS
 from compiler.ops.families.reductions import MOST_PLACES
@@ -88,7 +88,7 @@ class _Orders:
         """The bytes that a value is, or is dequantized from in steps that keep numbers apart."""
         maker = self.producers.get(value)
         if maker is not None and maker.op == "dequantize":
-            if not 0 < maker.attrs["scale"] < np.finfo(np.float32).max / 255:
+            if maker.attrs["scale"] >= np.finfo(np.float32).max / 255:
                 return None
             value = maker.inputs[0]
         return value if self.graph.values[value].dtype == "int8" else None

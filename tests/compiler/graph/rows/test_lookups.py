@@ -5,7 +5,7 @@ import pytest
 
 from compiler.graph import Builder, Graph, evaluate, optimize, standard_passes
 from compiler.graph.graph import TensorType
-from compiler.graph.passes.lookups import LookupsAsRows, every_row, no_row
+from compiler.graph.rows.lookups import LookupsAsRows, every_row, no_row
 
 STEPS = np.array(0.05, np.float32)
 
