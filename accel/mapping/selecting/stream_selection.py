@@ -43,7 +43,7 @@ def stream_selections(machine: Machine, graph: Graph, node: Node) -> Iterator[St
     """The instructions that compute a node, with those before it that only it reads, as a layer.
     """
     for form, computes in machine.of_rows:
-        nodes = _chain(graph, node, computes.operators)
+        nodes = follows(graph, node, computes.operators)
         found = nodes and _selected(machine, graph, form, computes, nodes)
         if found:
             yield found
@@ -63,7 +63,7 @@ def computed_within(machine: Machine, graph: Graph, node: Node) -> Iterator[Node
                 yield last
 
 
-def _chain(graph: Graph, node: Node, operators: tuple[str, ...]) -> tuple[Node, ...]:
+def follows(graph: Graph, node: Node, operators: tuple[str, ...]) -> tuple[Node, ...]:
     """The nodes that apply these operators one after the other, the last of them `node`; none
     where others read, or are, what is between them."""
     nodes, readers, makers = [node], graph.consumers(), graph.producers()
@@ -100,7 +100,7 @@ def _selected(machine: Machine, graph: Graph, form: StreamForm, computes: Comput
         return None
     fields, table = bound
     return StreamSelection(form, nodes, entries, dict(fields), _whole(form, table),
-                           computes.cycles(entries), repeats)
+                           max(1, round(computes.cycles(entries))), repeats)
 
 
 def _whole(form: StreamForm, table: np.ndarray | None) -> np.ndarray | None:
