@@ -134,7 +134,7 @@ def machine_of(config: AccelConfig) -> Machine:
     instruction = stream_op(
         "top_k", "sorter", TopK, greatest, longest=LONGEST, fields=(
             Immediate("count", "uint16", 0, (1 << PLACE_BITS) - 1),
-            Immediate("k", "uint8", 0, MOST), Immediate("part", "uint8", 0, 2),
+            Immediate("k", "uint8", 0, 31), Immediate("part", "uint8", 0, 3),
             Immediate("least", "uint8", 0, 1)),
         computes=Computes(("qorder",), bound, lambda n: n * (lanes + 2)))
     return Machine(replace(config, name=f"{config.name}-top-k", structure=structure),
