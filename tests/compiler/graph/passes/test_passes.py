@@ -145,7 +145,8 @@ def test_pipeline_is_one_list() -> None:
         "quantized-constants", "reductions-as-pools", "bounds-before-quantize", "sink-dequantize",
         "weights-on-grids", "fold-scales", "raise-quantize", "functions-of-products",
         "raise-quantize", "lookups-as-rows", "integerize", "orders-as-rows", "products-as-sums",
-        "fold-constants", "clean-up", "pads-in-windows", "fold-scales", "transpose-weights", "eliminate-dead-code"]
+        "fold-constants", "clean-up", "pads-in-windows", "fold-scales", "transpose-weights",
+        "eliminate-dead-code"]
     assert [one.name for one in standard_passes(integerize=False)] == [
         "fold-constants", "gathers-as-slices", "sequences-as-images", "clean-up", "wheres-as-puts",
         "fold-constants", "clean-up", "pads-in-windows", "fold-scales", "transpose-weights",
