@@ -8,7 +8,8 @@ import pytest
 from accel.hw.stream.unit import StreamUnit
 from accel.machine.config import preset
 from accel.machine.program import Instruction
-from tests.support.streams import (LONGEST, machine_of, picks_of, row_instruction)
+from tests.support.spoiled_streams import Late, Lost, Wrong
+from tests.support.streams import (LONGEST, Reverse, machine_of, picks_of, row_instruction)
 from tests.support.stream_bench import StreamBench, assert_means
 
 MACHINE = machine_of()
@@ -95,3 +96,19 @@ def test_a_table_ends_in_its_buffer() -> None:
     beyond = row_instruction(PICKS, "pick_from", 1, 2, {"b": depth - 3}, entries=2)
     bench = StreamBench(StreamUnit, PICKS, "pick", [inside, beyond]).run()
     assert {*bench.errors} == {(1, "ADDRESS")}
+
+
+def test_planted_errors_are_seen() -> None:
+    """A wrong value is another result, a lost end of a row an error, more cycles are more time."""
+    def ran(component) -> StreamBench:
+        machine = machine_of(reverse=component)
+        rows = [row_instruction(machine, "reverse", 2, 3, {}),
+                row_instruction(machine, "reverse", 1, 5, {"a": 9, "dst": 40})]
+        return StreamBench(StreamUnit, machine, "turn", rows).run()
+
+    plain, wrong, lost, late = map(ran, (Reverse, Wrong, Lost, Late))
+    results = [bench.buffers.raw["turned"].tobytes() for bench in (plain, wrong, lost, late)]
+    assert results[1] != results[0] == results[3]
+    assert {*lost.errors} == {(0, "ILLEGAL")} and plain.errors == wrong.errors == late.errors == []
+    assert plain.retired == wrong.retired == {0: 23, 1: 33}
+    assert late.retired == {0: 25, 1: 36}
