@@ -65,7 +65,7 @@ def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR
     to_integers: tuple[Pass, ...] = (QuantizedConstants(), ReductionsAsPools(),
                                      BoundsBeforeQuantize(), SinkDequantize(), WeightsOnGrids(),
                                      FoldScales(quantized=True), RaiseQuantize(),
-                                     FunctionsOfProducts(), RaiseQuantize(),
+                                     FunctionsOfProducts(twice=sums), RaiseQuantize(),
                                      Integerize(accumulator_bits, exact), ProductsAsSums(sums))
     return (
         FoldConstants(dequantize=False),
