@@ -202,7 +202,8 @@ def test_maps_of_16_bits_take_any_zero_point(qdq, function, scales, zeros) -> No
     feeds = {"x": everything, "y": one.rng.permutation(everything)}
     graph, plain = optimize(model), optimize(model, standard_passes(integerize=False))
     maps = [node for node in graph.nodes if node.op == "qmap"]
-    assert [node.op for node in graph.nodes if not node.op.startswith("to_")] == ["qmap"], graph.notes
+    made = [node.op for node in graph.nodes if not node.op.startswith("to_")]
+    assert made == ["qmap"], graph.notes
     found, wanted = (evaluate(each, feeds)[q].astype(int) for each in (graph, plain))
     assert np.ptp(wanted) > 1000 and np.abs(found - wanted).max() <= 1
     assert all(select(DEEP, graph, node).steps for node in maps)
