@@ -45,14 +45,14 @@ def dequantized_weight(graph: Graph, node: Node, producers: Mapping[str, Node]) 
             source.inputs[0] not in graph.constants):
         return None
     array, scale, zero = (graph.constants[value] for value in source.inputs)
-    outputs = _outputs_axis(node)
+    outputs = outputs_axis(node)
     if array.dtype.name not in QUANTIZED or array.ndim != (4 if node.op in IMAGES else 2) or (
             scale.ndim and source.attrs["axis"] != outputs):
         return None
     along = [-1 if scale.ndim and axis == outputs else 1 for axis in range(array.ndim)]
     steps = array.astype(np.int64) - zero.astype(np.int64).reshape(along)
     scales = np.broadcast_to(scale.astype(np.float64), (array.shape[outputs],))
-    return _narrow(steps if outputs == 0 else steps.T, scales)
+    return narrow(steps if outputs == 0 else steps.T, scales)
 
 
 def integer_weight(graph: Graph, node: Node) -> Weight | None:
@@ -60,18 +60,19 @@ def integer_weight(graph: Graph, node: Node) -> Weight | None:
     array = graph.constants.get(node.inputs[1])
     if array is None or array.dtype != np.int32:
         return None
-    array, outputs = array[:, :, None] if array.ndim == 3 else array, _outputs_axis(node)
+    array, outputs = array[:, :, None] if array.ndim == 3 else array, outputs_axis(node)
     if array.ndim != (4 if node.op in IMAGES else 2):
         return None
-    return _narrow(array if outputs == 0 else array.T, np.ones(array.shape[outputs]))
+    return narrow(array if outputs == 0 else array.T, np.ones(array.shape[outputs]))
 
 
-def _outputs_axis(node: Node) -> int:
+def outputs_axis(node: Node) -> int:
+    """The axis of a weight that has a scale for each output."""
     weights = find(node.op).weights
     return weights.scale_axis(node.attrs) if weights else 0 if node.op in IMAGES else 1
 
 
-def _narrow(steps: np.ndarray, scales: np.ndarray) -> Weight | None:
+def narrow(steps: np.ndarray, scales: np.ndarray) -> Weight | None:
     """The weight in int8, or else in int16 where that holds it: bytes less a zero point have 9
     bits."""
     for dtype in STORED if steps.size else ():

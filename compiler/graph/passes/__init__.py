@@ -10,6 +10,7 @@ from compiler.graph.passes.gathers import GathersAsSlices
 from compiler.graph.integerize.integerize import Integerize
 from compiler.graph.passes.pads import PadsInWindows
 from compiler.graph.passes.products_as_sums import ProductsAsSums
+from compiler.graph.passes.products_in_parts import ProductsInParts
 from compiler.graph.passes.puts import WheresAsPuts
 from compiler.graph.passes.quantized_constants import QuantizedConstants
 from compiler.graph.passes.raise_quantize import RaiseQuantize
@@ -20,5 +21,6 @@ from compiler.graph.passes.weights_on_grids import WeightsOnGrids
 
 __all__ = ["BoundsBeforeQuantize", "CleanUp", "EliminateDeadCode", "FoldConstants", "FoldScales",
            "FunctionsOfProducts", "GathersAsSlices", "Integerize", "PadsInWindows",
-           "ProductsAsSums", "QuantizedConstants", "RaiseQuantize", "ReductionsAsPools",
-           "SinkDequantize", "TransposeWeights", "WeightsOnGrids", "WheresAsPuts"]
+           "ProductsAsSums", "ProductsInParts", "QuantizedConstants", "RaiseQuantize",
+           "ReductionsAsPools", "SinkDequantize", "TransposeWeights", "WeightsOnGrids",
+           "WheresAsPuts"]

@@ -22,6 +22,7 @@ from compiler.graph.passes.gathers import GathersAsSlices
 from compiler.graph.integerize.integerize import Integerize
 from compiler.graph.passes.pads import PadsInWindows
 from compiler.graph.passes.products_as_sums import ProductsAsSums
+from compiler.graph.passes.products_in_parts import ProductsInParts
 from compiler.graph.passes.puts import WheresAsPuts
 from compiler.graph.passes.quantized_constants import QuantizedConstants
 from compiler.graph.passes.raise_quantize import RaiseQuantize
@@ -66,7 +67,8 @@ def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR
                                      BoundsBeforeQuantize(), SinkDequantize(), WeightsOnGrids(),
                                      FoldScales(quantized=True), RaiseQuantize(),
                                      FunctionsOfProducts(twice=sums), RaiseQuantize(),
-                                     Integerize(accumulator_bits, exact), ProductsAsSums(sums))
+                                     Integerize(accumulator_bits, exact), ProductsInParts(sums),
+                                     ProductsAsSums(sums))
     return (
         FoldConstants(dequantize=False),
         GathersAsSlices(),
