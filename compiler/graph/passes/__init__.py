@@ -9,8 +9,8 @@ from compiler.graph.passes.functions_of_products import FunctionsOfProducts
 from compiler.graph.passes.gathers import GathersAsSlices
 from compiler.graph.integerize.integerize import Integerize
 from compiler.graph.passes.pads import PadsInWindows
-from compiler.graph.passes.products_as_sums import ProductsAsSums
-from compiler.graph.passes.products_in_parts import ProductsInParts
+from compiler.graph.products.products_as_sums import ProductsAsSums
+from compiler.graph.products.products_in_parts import ProductsInParts
 from compiler.graph.passes.puts import WheresAsPuts
 from compiler.graph.passes.quantized_constants import QuantizedConstants
 from compiler.graph.passes.raise_quantize import RaiseQuantize

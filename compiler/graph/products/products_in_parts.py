@@ -10,7 +10,7 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.integerize.constants import QuantizedConstant
-from compiler.graph.integerize.factors import narrow, outputs_axis, stored_data
+from compiler.graph.products.factors import narrow, outputs_axis, stored_data
 from compiler.graph.notes import Note
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.families.convolutions import outputs_first

@@ -90,19 +90,19 @@ class Shifted:
     zero: str | None
 
 
-def scaled_bytes(graph: Graph, node: Node, producers: Mapping[str, Node]
+def scaled_bytes(graph: Graph, value: str, producers: Mapping[str, Node], rows: bool
                  ) -> tuple[Shifted, str] | None:
-    """The bytes less a number, and the number that these are multiplied by, that the first factor
-    of a product in float is: both one of the run, or one for each row of data that are rows.
+    """The bytes less a number, and the number that these are multiplied by, that a factor of a
+    product in float is: both one of the run, or with `rows` one for each row of data.
     """
-    product = producers.get(node.inputs[0])
-    for value, scale in (product.inputs, product.inputs[::-1]) if product is not None and (
+    product = producers.get(value)
+    for whole, scale in (product.inputs, product.inputs[::-1]) if product is not None and (
             product.op == "mul") else ():
-        whole = producers.get(value)
-        if whole is None or whole.op != "cast" or graph.values[value].dtype != "float32" or not (
-                _is_of_rows(graph, scale, value, node.op in IMAGES)):
+        cast = producers.get(whole)
+        if cast is None or cast.op != "cast" or graph.values[whole].dtype != "float32" or not (
+                _is_of_rows(graph, scale, whole, not rows)):
             continue
-        data = shifted_bytes(graph, whole.inputs[0], producers, rows=node.op not in IMAGES)
+        data = shifted_bytes(graph, cast.inputs[0], producers, rows)
         if data is not None:
             return data, scale
     return None
