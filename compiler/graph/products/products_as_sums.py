@@ -130,7 +130,7 @@ class _Rewriting(Emitting):
 
     def _in_int32(self, node: Node) -> bool:
         """Replaces a product of int32 that bytes, and a constant or others, are, where it can."""
-        if node.op not in IN_INT32:
+        if node.op not in IN_INT32 or len(node.inputs) != 2:
             return False
         if node.inputs[1] not in self.graph.constants:
             return product_in_int32(self, node)

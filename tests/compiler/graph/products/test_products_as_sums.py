@@ -265,6 +265,12 @@ def test_what_stays_as_it_is(qdq) -> None:
     y = both.add("ConvInteger", both.input("x", 1, 3, 4, 4, dtype="int8"),
                  both.input("w", 3, 3, 2, 2, dtype="int8"))
     assert not in_planes(compiled(both.model(y, dtypes={y: "int32"})))
+    for equation in ("ab->ba", "ab,bc,ac->c"):
+        other = qdq()
+        numbers = [other.add("Cast", other.input(name, 3, 3, dtype="int8"), to=6)
+                   for name in "xyz"[:equation.count(",") + 1]]
+        y = other.add("Einsum", *numbers, equation=equation)
+        assert not in_planes(compiled(other.model(y, dtypes={y: "int32"})))
     one = qdq()
     y = one.add("Gemm", one.requantized(one.input("x", 2, 9)), one.weight(9, 4, axis=1))
     assert not in_planes(compiled(one.model(one.requantized(y))))
