@@ -12,7 +12,7 @@ from compiler.ops.records.planes import SUM_BITS, planes_for
 
 
 @dataclass(frozen=True, slots=True)
-class Factor:
+class TensorFactor:
     """(value - zero) * scale of bytes: the zero point is a number, or a value of int32 that the run
     knows; so is the scale, and there is none where integers are multiplied."""
 
@@ -22,7 +22,7 @@ class Factor:
 
     @classmethod
     def of(cls, graph: Graph, value: str, producers: Mapping[str, Node], rows: bool
-           ) -> "Factor | None":
+           ) -> "TensorFactor | None":
         """The factor that a float value is; with `rows` each row may have a scale and a zero point
         of its own."""
         stored = stored_data(graph, value, producers)
@@ -36,8 +36,9 @@ class Factor:
 
 def product_in_float(emitting: Emitting, node: Node) -> bool:
     """Replaces a product of two quantized tensors, where it can."""
-    a, b = (None if node.op in IMAGES else Factor.of(emitting.graph, value, emitting.producers,
-                                                     rows=not place)
+    if node.op in IMAGES:
+        return False
+    a, b = (TensorFactor.of(emitting.graph, value, emitting.producers, rows=not place)
             for place, value in enumerate(node.inputs[:2]))
     if a is None or b is None:
         return False
@@ -66,7 +67,7 @@ def product_in_int32(emitting: Emitting, node: Node) -> bool:
         for place, value in enumerate(node.inputs)]
     if not found or None in found:
         return False
-    a, b = (Factor(each.value, each.zero or 0) for each in found if each is not None)
+    a, b = (TensorFactor(each.value, each.zero or 0) for each in found if each is not None)
     return _sums(emitting, node, a, b, int(bool(turned)), node.outputs[0]) is not None
 
 
@@ -86,8 +87,8 @@ def _is_turned(equation: str) -> bool | None:
     return turned if fits else None
 
 
-def _sums(emitting: Emitting, node: Node, a: Factor, b: Factor, turned: int, value: str = ""
-          ) -> str | None:
+def _sums(emitting: Emitting, node: Node, a: TensorFactor, b: TensorFactor, turned: int,
+          value: str = "") -> str | None:
     """Adds the sums of a product; None where int32 may not hold them.
 
     Zero points that the run knows come behind it: ``sum (x - p)(y - q)`` is ``sum x * y - q * sum x
@@ -128,7 +129,7 @@ class _Stored:
     point: str
 
     @classmethod
-    def of(cls, emitting: Emitting, node: Node, factor: Factor) -> "_Stored":
+    def of(cls, emitting: Emitting, node: Node, factor: TensorFactor) -> "_Stored":
         value, half = emitting.in_int8(factor.value)
         if isinstance(factor.zero, int):
             return cls(value, factor.zero - half, "")
