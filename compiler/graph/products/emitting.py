@@ -17,14 +17,19 @@ class Emitting:
     graph: Graph
     builder: Builder = field(init=False)
     producers: Mapping[str, Node] = field(init=False)
+    signed: dict[str, str] = field(init=False, default_factory=dict)
+    """The stored form of each value of uint8: products may share one."""
 
     def __post_init__(self):
         self.builder, self.producers = Builder.like(self.graph), self.graph.producers()
 
     def in_int8(self, value: str) -> tuple[str, int]:
         """The stored form of bytes, and by how much that is less."""
-        unsigned = self.graph.values[value].dtype == "uint8"
-        return (self.step("to_int8", value), 128) if unsigned else (value, 0)
+        if self.graph.values[value].dtype != "uint8":
+            return value, 0
+        if value not in self.signed:
+            self.signed[value] = self.step("to_int8", value)
+        return self.signed[value], 128
 
     def joined(self, node: Node, op: str, inputs: list[str], planes: int, value: str = "",
                **attrs: object) -> str:

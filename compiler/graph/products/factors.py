@@ -108,6 +108,16 @@ def scaled_bytes(graph: Graph, value: str, producers: Mapping[str, Node], rows: 
     return None
 
 
+def type_of_bytes(graph: Graph, value: str, producers: Mapping[str, Node], rows: bool
+                  ) -> str | None:
+    """The type of the integers that a float value is, dequantized or scaled in the run; None where
+    it is none of a factor that sums in planes have."""
+    stored = stored_data(graph, value, producers)
+    if stored is not None:
+        return graph.values[stored.inputs[0]].dtype
+    return "int8" if scaled_bytes(graph, value, producers, rows) else None
+
+
 def _is_of_rows(graph: Graph, value: str, data: str, image: bool) -> bool:
     """True for one number, and for one of each row where data are no image."""
     shape, whole = graph.values[value].shape, graph.values[data].shape

@@ -10,7 +10,7 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.integerize.constants import QuantizedConstant
-from compiler.graph.products.factors import narrow, outputs_axis, stored_data
+from compiler.graph.products.factors import narrow, outputs_axis, type_of_bytes
 from compiler.graph.notes import Note
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.families.convolutions import outputs_first
@@ -80,10 +80,12 @@ class _Rewriting:
         """Replaces a product of concatenated tensors, where these are quantized."""
         joined = self.producers.get(node.inputs[0])
         if joined is None or joined.op != "concat" or weight.integers.ndim not in (2, 4) or (
-                node.attrs.get("group", 1) != 1 or not self._are_stored(joined.inputs)):
+                node.attrs.get("group", 1) != 1):
             return False
-        rank = len(self.graph.values[node.inputs[0]].shape)
-        axis, images = joined.attrs["axis"] % rank, node.op == "conv2d"
+        rank, images = len(self.graph.values[node.inputs[0]].shape), node.op == "conv2d"
+        if not all(self._type(value, not images) for value in joined.inputs):
+            return False
+        axis = joined.attrs["axis"] % rank
         if axis == (1 if images else rank - 1):
             self._summed(node, joined, weight, axis)
         elif (axis == 0 or not images) and all(len(self.graph.values[bias].shape) < 2
@@ -93,8 +95,9 @@ class _Rewriting:
             return False
         return True
 
-    def _are_stored(self, values: Sequence[str]) -> bool:
-        return all(stored_data(self.graph, value, self.producers) for value in values)
+    def _type(self, value: str, rows: bool) -> str | None:
+        """The type of the integers that data of a product are; None where they are none."""
+        return type_of_bytes(self.graph, value, self.producers, rows)
 
     def _summed(self, node: Node, joined: Node, weight: QuantizedConstant, axis: int) -> None:
         """Adds the products of each part and the weights that it meets; the first has the bias."""
@@ -130,15 +133,14 @@ class _Rewriting:
 
     def _of_phases(self, node: Node, weight: QuantizedConstant) -> bool:
         """Replaces a transposed convolution of a quantized tensor."""
-        data, group = stored_data(self.graph, node.inputs[0], self.producers), node.attrs.get(
-            "group", 1)
-        if data is None:
+        dtype, group = self._type(node.inputs[0], rows=False), node.attrs.get("group", 1)
+        if dtype is None:
             return False
         first = QuantizedConstant(outputs_first(weight.integers, group), *(
             array if array.size == 1 else np.tile(array.reshape(-1), group).reshape(-1, 1, 1, 1)
             for array in (weight.scale, weight.zero)))
         sums = narrow(first.integers.astype(np.int64) - first.zero, np.ones(len(first.integers)))
-        if sums is None or sums.planes(self.graph.values[data.inputs[0]].dtype) is None:
+        if sums is None or sums.planes(dtype) is None:
             return False
         whole = self._side_by_side(node, _Phases.of(node, self.graph), first)
         if node.inputs[2:]:

@@ -10,13 +10,13 @@ from compiler.graph import Graph, evaluate, optimize, standard_passes
 from tests.support.effort import tries
 
 
-def assert_alike(one, *outputs: str) -> Graph:
+def assert_alike(one, *outputs: str, feeds: dict | None = None) -> Graph:
     """As exact as float32 is, by float's own meaning of the same network."""
     model = one.model(*outputs)
     graph = optimize(convert(model), standard_passes(sums=True))
     real = optimize(convert(model), standard_passes(integerize=False))
-    feeds = {value: (3 * one.rng.normal(size=real.values[value].shape)).astype(np.float32)
-             for value in real.inputs}
+    feeds = feeds or {value: (3 * one.rng.normal(size=real.values[value].shape)).astype(np.float32)
+                      for value in real.inputs}
     for found, wanted in zip(evaluate(graph, feeds).values(), evaluate(real, feeds).values(),
                              strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
@@ -75,6 +75,27 @@ def test_other_concatenations_stay_in_float(qdq, case: str) -> None:
         count = 2 if case in ("groups", "rows of images") else 6
         y = one.add("Conv", x, one.weight(6, count, 3, 3), group=group)
     assert in_planes(assert_alike(one, y)) == []
+
+
+def scaled(one, feeds: dict, name: str, *shape: int) -> str:
+    """Bytes whose zero point and scale the run knows."""
+    feeds[name] = one.rng.integers(0, 256, shape).astype(np.uint8)
+    feeds[f"z{name}"], feeds[f"s{name}"] = np.uint8(77), np.float32(0.03)
+    x, z = (one.add("Cast", value, to=6) for value in (
+        one.input(name, *shape, dtype="uint8"), one.input(f"z{name}", dtype="uint8")))
+    return one.add("Mul", one.add("Cast", one.add("Sub", x, z), to=1), one.input(f"s{name}"))
+
+
+@pytest.mark.parametrize(("op", "products"), [("Concat", 2), ("ConvTranspose", 4)])
+def test_scales_that_the_run_knows(qdq, op: str, products: int) -> None:
+    one, feeds = qdq(seed=5, opset=21), {}
+    x = scaled(one, feeds, "x", 1, 3, 5, 5)
+    if op == "Concat":
+        whole = one.add("Concat", x, scaled(one, feeds, "y", 1, 3, 5, 5), axis=1)
+        made = one.add("Conv", whole, one.weight(4, 6, 3, 3), pads=[1] * 4)
+    else:
+        made = one.add("ConvTranspose", x, one.weight(3, 4, 2, 2, axis=1), strides=[2, 2])
+    assert in_planes(assert_alike(one, made, feeds=feeds)) == ["qconv2d"] * products
 
 
 @settings(max_examples=tries(20))
