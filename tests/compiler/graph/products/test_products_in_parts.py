@@ -130,3 +130,19 @@ def test_as_many_products_as_a_transposed_convolution_has(qdq) -> None:
     kernels = [graph.constants[node.inputs[1]].shape for node in graph.nodes
                if node.op == "qconv2d"]
     assert sorted(kernels) == [(6, 4, 1, 1)] * 2 + [(6, 4, 2, 1)] * 2
+
+
+def test_what_meets_the_sums_of_a_transposed_convolution(qdq) -> None:
+    """It is added in float, and the sums are integers all the same."""
+    one = qdq(seed=6, opset=21)
+    x, r = (one.requantized(one.input(name, *shape), 0.03, 128)
+            for name, shape in (("x", (1, 4, 3, 3)), ("r", (1, 5, 6, 6))))
+    y = one.add("ConvTranspose", x, one.weight(4, 5, 2, 2, axis=1), strides=[2, 2])
+    model = one.model(one.requantized(one.add("Add", y, r), 0.05, 128))
+    graph, real = (optimize(convert(model), passes) for passes in (
+        standard_passes(sums=True), standard_passes(integerize=False)))
+    assert in_planes(graph) == ["qconv2d"] * 4
+    feeds = {value: one.rng.normal(size=real.values[value].shape).astype(np.float32)
+             for value in real.inputs}
+    (found,), (wanted,) = (evaluate(each, feeds).values() for each in (graph, real))
+    assert wanted.std() > 0.3 and np.abs(found - wanted).max() <= 1.01 * 0.05
