@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accel.machine.declare import Form
+from accel.machine.declare import InstructionForm
 from accel.machine.intrinsics import operand_field
 from accel.machine.machine import FINISH, Machine
 from accel.machine.streams import StreamForm
@@ -96,14 +96,14 @@ def facts_of(machine: Machine, name: str) -> Facts:
                  tuple(used_fields(machine, forms)), timing_of(machine, first))
 
 
-def _form(form: Form) -> FormFacts:
+def _form(form: InstructionForm) -> FormFacts:
     places = tuple(OperandPlace(operand.name, operand.shape, operand.dtype, operand.storage)
                    for operand in (form.dst, *form.operands))
     return FormFacts(formula(form), places, tuple(
         (imm.name, imm.dtype, imm.low, imm.high) for imm in form.immediates))
 
 
-def formula(form: Form) -> str:
+def formula(form: InstructionForm) -> str:
     """One iteration: ``dst[lane_b, lane_o] += sum over lane_i < 4 of ...``; of a stream unit's a
     row: ``dst row = softmax(a row, table, zp)``."""
     if isinstance(form, StreamForm):
@@ -118,7 +118,7 @@ def formula(form: Form) -> str:
     return text.replace("[]", "")
 
 
-def used_fields(machine: Machine, forms: tuple[Form, ...]) -> Iterator[WordField]:
+def used_fields(machine: Machine, forms: tuple[InstructionForm, ...]) -> Iterator[WordField]:
     """The fields of its word that an instruction reads, in order of their bits."""
     read = {"opcode", "waits", "signals", "loops.extent"}
     for form in forms:
@@ -129,13 +129,13 @@ def used_fields(machine: Machine, forms: tuple[Form, ...]) -> Iterator[WordField
             yield field
 
 
-def _moved(form: Form) -> set[str]:
+def _moved(form: InstructionForm) -> set[str]:
     padded = {"pad_value", "pad_high", "loops.before", "loops.after"} if form.immediates else set()
     return {"buffer", "base", "dram", "address", "run", "bits", "loops.dram",
             "loops.buffer"} | padded
 
 
-def _computed(machine: Machine, form: Form) -> set[str]:
+def _computed(machine: Machine, form: InstructionForm) -> set[str]:
     addressed = {"dst", *address_fields(form).values()}
     read = {f"base.{key}" for key in addressed} | {f"loops.{key}" for key in addressed}
     read |= addressed & {"c"}
@@ -153,7 +153,7 @@ def _computed(machine: Machine, form: Form) -> set[str]:
     return read | {imm.name for imm in form.immediates}
 
 
-def address_fields(form: Form) -> dict[str, str]:
+def address_fields(form: InstructionForm) -> dict[str, str]:
     """The field, ``a``, ``b`` or ``c``, that addresses each operand in a buffer, by its name."""
     return {operand.name: operand_field(form, operand.name)
             for operand in form.operands if operand.scopes != (IMMEDIATE,)}

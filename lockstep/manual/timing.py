@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from accel.datapath.plan import SELECT_CYCLES, plan
-from accel.machine.declare import Form
+from accel.machine.declare import InstructionForm
 from accel.machine.machine import Machine
 from accel.machine.streams import StreamForm
 from accel.machine.structure import IMMEDIATE, Kind
@@ -57,7 +57,7 @@ class UnitTiming:
         return iterations * interval + self.first + self.write
 
 
-def timing_of(machine: Machine, form: Form) -> UnitTiming:
+def timing_of(machine: Machine, form: InstructionForm) -> UnitTiming:
     """The time of an instruction. Raises PlanError for a body that no datapath can have."""
     unit, timing = form.unit, machine.config.timing
     if isinstance(form, StreamForm) or unit not in SELECT_CYCLES:

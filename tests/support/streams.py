@@ -121,12 +121,12 @@ def machine_of(config: AccelConfig | None = None, reverse=Reverse, **names: str)
 
 def picks_of(config: AccelConfig | None = None) -> Machine:
     """A machine with a unit ``pick`` that reads a table in inp, by entries of res or of a buffer of
-    its own."""
+    its own; two instructions with a component each share the table's port."""
     structure = SHIPPED_STRUCTURE.with_stream(
         "pick", [("a", "res"), ("a", "places"), ("table", "inp"), ("dst", "picked")],
         [BufferRecord("picked", ("batch", "block_in"), "operand", 2048),
          BufferRecord("places", TILE, "output", 1024)])
-    declared = (stream_op("pick_from", "stream", Pick, picked),)
+    declared = tuple(stream_op(name, "stream", Pick, picked) for name in ("pick_from", "pick_too"))
     return Machine(replace(config or preset("tiny-1x4x4"), name="picks", structure=structure),
                    SHIPPED + declared)
 

@@ -9,7 +9,7 @@ from accel.datapath.plan import plan
 from accel.machine import isa
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
-from accel.machine.declare import Form as DeclaredForm
+from accel.machine.declare import InstructionForm
 from accel.machine.status import Run, Status
 from accel.machine.streams import LONGEST, StreamForm
 from accel.machine.structure import FETCH, Kind
@@ -224,7 +224,7 @@ _ALIGNMENTS = ("from an odd place in memory", "from an odd place in the buffer",
                "aligned alike", "across 64 bytes")
 
 
-def _longest(form: DeclaredForm) -> int:
+def _longest(form: InstructionForm) -> int:
     """The most entries of a row of a stream unit's instruction; without limit of others."""
     return form.longest if isinstance(form, StreamForm) else LONGEST + 1
 
