@@ -94,7 +94,10 @@ def test_the_compiler_gives_orders_to_it(geometry, shape, count, largest) -> Non
 def test_more_than_there_are_cells_for_stay_on_the_host() -> None:
     graph, _ = orders((1, 40), MOST + 1)
     assert AccelTarget(machine).refusal(graph, graph.nodes[0])
+    few = {"count": 1, "largest": 1, "part": 0}
+    assert machine.computes_rows("qorder", 40, few)
     assert not machine.computes_rows("qorder", 40, graph.nodes[0].attrs)
+    assert not machine.computes_rows("qorder", 4097, few)       # more entries than a row can have
 
 
 def ranking(count: int) -> onnx.ModelProto:
