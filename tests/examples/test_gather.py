@@ -20,7 +20,7 @@ from examples.machines.gather import Gather, gathered, machine, machine_of
 from tests.support.components import rows_through
 from tests.support.integer_graphs import Net, assert_right, run_program
 
-ENTRIES = 64
+ENTRIES = 4096            # so many that the high byte of a number counts
 GEOMETRIES = Path("examples/geometries")
 
 
