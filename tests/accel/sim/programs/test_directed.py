@@ -41,7 +41,7 @@ def loops_of(name):
 
 def test_every_loop_but_the_first_is_long():
     long = {(unit, level, loop["extent"]) for unit, level, loop in loops_of("long extents")}
-    assert long >= {(unit, level, extent) for unit, count in LOOPS.items()
+    assert long >= {(unit, level, extent) for unit, count in LOOPS.items() if unit in KEYS
                     for level in range(1, count) for extent in EXTENTS}
 
 
@@ -50,7 +50,7 @@ def test_every_loop_strides_up_and_down():
                 else value > 0)
                for unit, level, loop in loops_of("long strides")
                for key, value in loop.items() if key in KEYS[unit] and value}
-    assert strides == {(unit, level, key, up) for unit, count in LOOPS.items()
+    assert strides == {(unit, level, key, up) for unit, count in LOOPS.items() if unit in KEYS
                        for level in range(count) for key in KEYS[unit] for up in (False, True)}
 
 
