@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from accel.estimates.estimate import Estimate
 from accel.estimates.model import FIGURES, AreaModel, read
-from accel.estimates.structure import parts
+from accel.estimates.structure import parts, unit_of
 from accel.machine.machine import Machine
 
 
@@ -46,6 +46,7 @@ def area(machine: Machine) -> Area:
     """
     model, found = read(), parts(machine)
     units = model.by_unit(found)
+    like = {unit_of(name): unit_of(part.like or name) for name, part in found.items()}
     total = {figure: sum(unit[figure] for unit in units.values()) for figure in FIGURES}
     beyond = any(total[figure] > most for figure, most in model.largest.items())
     gates = model.gates_by_unit(found)
@@ -53,7 +54,7 @@ def area(machine: Machine) -> Area:
         **{figure: _estimate(model, "total", figure, value, beyond)
            for figure, value in total.items()},
         gates=_estimate(model, "total", "gates", sum(gates.values()), beyond),
-        units={unit: {figure: _estimate(model, unit, figure, value, beyond)
+        units={unit: {figure: _estimate(model, like[unit], figure, value, beyond)
                       for figure, value in (row | {"gates": gates[unit]}).items()}
                for unit, row in units.items()})
 

@@ -60,7 +60,7 @@ class ClockModel:
 
 def period_terms(machine: Machine) -> dict[str, float]:
     """The amounts that a period grows with."""
-    plans = [plan(machine, unit) for unit in ("gemm", "vector")]
+    plans = [plan(machine, unit.name) for unit in machine.structure.units if not unit.kind.moves]
     plans += [planned.meeting for planned in plans if planned.meeting]
     slowest = max(map(longest_path, plans))
     return {"control": 1.0, "size": area(machine).luts.value / 1e3,

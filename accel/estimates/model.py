@@ -36,16 +36,17 @@ _SHARED = ("datapath", "issue", "hazards")
 _Coefficients = Mapping[str, Mapping[str, float]]
 
 
-def group_of(part: str, features: Mapping[str, float]) -> str:
+def group_of(name: str, part: CorePart) -> str:
     """The group of parts that share coefficients."""
-    unit, _, inner = part.partition(".")
-    if "carry" in features:             # gemm.update is a datapath where acc holds floats
+    name = part.like or name
+    unit, _, inner = name.partition(".")
+    if "carry" in part.features:        # gemm.update is a datapath where acc holds floats
         return "datapath"
     if inner in _SHARED:
         return inner
     if unit.startswith("queue_"):
         return "queue"
-    return "buffer" if unit in ("inp", "wgt", "res", "par") else part
+    return "buffer" if unit in ("inp", "wgt", "res", "par") else name
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,11 @@ class AreaModel:
 
     def logic(self, name: str, part: CorePart) -> float:
         """LUTs of a part without distributed RAM. Raises KeyError for a part that no run has."""
-        return _sum(self.luts[group_of(name, part.features)], part.features)
+        return _sum(self.luts[group_of(name, part)], part.features)
 
     def figures(self, name: str, part: CorePart) -> dict[str, float]:
         """The figures of a part, by the names of `FIGURES`."""
-        group = group_of(name, part.features)
+        group = group_of(name, part)
         return {"luts": self.logic(name, part) + RAM_LUTS * part.distributed,
                 "registers": _sum(self.registers[group], part.kept),
                 "multipliers": part.multipliers, "block_rams": part.block_rams,
@@ -174,7 +175,7 @@ def solved(runs: Sequence[Synthesis], found: Sequence[Mapping[str, CorePart]]) -
         for name, part in machine.items():
             if run.unit and unit_of(name) != run.unit:
                 continue
-            samples.setdefault(group_of(name, part.features), []).append(
+            samples.setdefault(group_of(name, part), []).append(
                 (part, run.parts.get(name, {}), 1 / total))
     luts = {group: _solved([(part.features, _logic(cells), weight) for part, cells, weight in rows],
                            EXPECTED if group == "datapath" else {})
