@@ -1,5 +1,7 @@
 """Tiles in turn for each unit of vector, on machines with several."""
 
+from functools import cache
+
 import numpy as np
 
 from accel.machine.machine import Machine
@@ -8,6 +10,15 @@ from accel.machine.structure import Kind, Unit
 from accel.proof.access import Touch, touches
 from accel.proof.batches import Batches
 from compiler.tensorize import Intrinsic, Operand
+
+
+@cache
+def sharers(machine: Machine) -> int:
+    """Units of vector that have every instruction of the first one, itself included: tiles of any
+    layer may be given to them in turn."""
+    first, *others = machine.structure.of_kind(Kind.VECTOR)
+    return 1 + sum(len(_twins(machine, first, other)) == len(machine.of_unit(first.name))
+                   for other in others)
 
 
 def spread(machine: Machine, stream: Stream) -> Stream:

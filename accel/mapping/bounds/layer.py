@@ -145,7 +145,7 @@ class _Times:
     def _vector(self) -> tuple[list[np.ndarray], np.ndarray]:
         """Bounds as `_gemm` has them, where vector alone computes."""
         facts, traffic = self.facts, self.traffic
-        folded = sum(facts.folded.values()) * self.beats or facts.lanes
+        folded = sum(facts.folded.values()) * self.beats or facts.work
         height, width = traffic.last_piece
         last = traffic.last * self.beats * (height * width if facts.folded else 1)
         turns = self._in_turns(traffic.waited + folded + traffic.turns * (self.load + self.vector),
@@ -161,11 +161,11 @@ class _Times:
         return (whole + (self.threads - 1) * ends) / self.threads
 
     def _results(self) -> np.ndarray:
-        """Results leave out before vector writes there again."""
+        """Results leave out before vector writes there again; each unit has a buffer for them."""
         facts = self.facts
         chain = (facts.positions * self.beats + facts.stored / facts.rate
                  + self.traffic.count * (self.vector + self.store))
-        return self.begin + self.load + self._in_turns(chain, 0) - NEXT + END
+        return self.begin + self.load + self._in_turns(chain, 0) / facts.units - NEXT + END
 
     def _moves(self, after_loads: Number) -> list[np.ndarray]:
         """Bounds by the bus, and by load: before its last step come all but the last instructions

@@ -219,6 +219,7 @@ class BlockedOperator:
     totals : inputs, and steps on the way, that one total alone reads, with its role: where no whole
         row fits, or rows lie across lanes.
     across : of rows across lanes, how many elements of an entry lie together in memory; else 0.
+    sharers : units of vector that take tiles in turn.
     """
 
     stages: dict[str, Tensor]
@@ -234,6 +235,7 @@ class BlockedOperator:
     rows: bool = False
     totals: Mapping[str, str] = field(default_factory=dict)
     across: int = 0
+    sharers: int = 1
 
     @property
     def output(self) -> Tensor:

@@ -70,6 +70,7 @@ class Shape:
     residuals: int = field(default=0, repr=False)       # tensors that meet the sums of products
     planes: int = field(default=0, repr=False)          # elements of a sum that is not requantized
     across: int = field(default=0, repr=False)          # of rows across lanes, what lies together
+    sharers: int = field(default=1, repr=False)         # units of vector that take tiles in turn
 
 
 def shape_of(operator: BlockedOperator) -> Shape:
@@ -95,7 +96,8 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  operator.weights,
                  prod(window.kernel) if "params_taps" in stages else 0, len(operator.numbers),
                  sum(bool(operator[role].reduce_axes) for role in operator.numbers),
-                 operator.step, len(operator.residuals), tile.get("s", 0), operator.across)
+                 operator.step, len(operator.residuals), tile.get("s", 0), operator.across,
+                 operator.sharers)
 
 
 def smallest(shape: Shape) -> Tiles:

@@ -315,8 +315,8 @@ def _names_header(timing: CoreTiming, structure: Structure) -> str:
     """The header of codes, numbers and structures that Python and C++ share: units and buffers by
     their roles, others by their places."""
     known = {getattr(structure.roles, field.name): field.name for field in fields(Roles)}
-    roles = structure.renamed({name: known.get(name, f"own{place}") for names in (
-        structure.names, structure.buffer_names) for place, name in enumerate(names)})
+    roles = structure.renamed({name: known.get(name, f"own{place}") for place, name in enumerate(
+        (*structure.names, *structure.buffer_names))})
     names = {"unit": roles.reporters, "activity": roles.activities, "access": ACCESSES,
              "buffer": roles.buffer_names,
              "source_a": isa.SOURCES_A, "source_b": isa.SOURCES_B,
