@@ -17,7 +17,7 @@ from accel.mapping.bounds.tilings import fitting, listed
 from accel.mapping.bounds.traffic import LayerFacts, Traffic
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.lowering import LoweringError
-from accel.mapping.schedules import Tiles
+from accel.mapping.schedules import Tiles, most_threads
 from accel.mapping.schedules.cost import Number
 
 START = 12
@@ -47,13 +47,12 @@ END = 14
 
 def bound_of(machine: Machine, layer: MappedLayer, threads: int = 2,
              memory: Dram | None = None) -> Bound:
-    """The bound of a layer on a machine, with up to so many virtual threads, behind its memory or
-    another. Raises LoweringError
-    where no tile fits.
+    """The bound of a layer on a machine, with up to so many virtual threads for a unit, behind its
+    memory or another. Raises LoweringError where no tile fits.
     """
     facts = LayerFacts(machine, layer, memory)
     cycles, traffic = list[int](), list[Traffic]()
-    for count in range(1, threads + 1):
+    for count in range(1, most_threads(facts.shape, threads) + 1):
         tiles = fitting(machine.config, facts.shape, count)
         if tiles.rows.size:
             traffic.append(Traffic(facts, tiles))

@@ -98,6 +98,8 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
         stored + met + ISSUE + np.where(keeps_weights, 0, records), lanes,
         np.where(keeps_input, pixels, 0) + np.where(keeps_weights, kernel + records, 0),
         np.where(keeps_input, images, np.where(keeps_weights, cuts, 0)), filled, ends)
+    if shape.sharers > 1 and not shape.weighted:
+        cost = replace(cost, held=(alone + steps * cost.loads + cost.burst + FAR) / threads)
     if threads > 1:
         return cost
     apart = cost.traffic + count * (alone + FAR)

@@ -100,6 +100,14 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  operator.sharers)
 
 
+def most_threads(shape: Shape, threads: int) -> int:
+    """The virtual threads that a layer may have where `threads` hide the latency of memory: so many
+    for each unit of vector that takes its tiles. Sums of products have two banks, for any number of
+    units.
+    """
+    return threads if shape.weighted or threads == 1 else threads * shape.sharers
+
+
 def smallest(shape: Shape) -> Tiles:
     """The tile that takes the least of every buffer."""
     if shape.row:
