@@ -372,7 +372,8 @@ def arranged(unit: str, bodies: tuple[Intrinsic, ...], opcodes: tuple[int, ...],
 def open_instructions(machine: Machine, unit: str) -> int:
     """The most started and not retired instructions of a unit."""
     kind = machine.structure.unit(machine.structure.meant(unit)).kind
-    return machine.config.timing.in_flight if kind.moves else plan(machine, unit).retire_depth
+    computes = kind in (Kind.GEMM, Kind.VECTOR)
+    return plan(machine, unit).retire_depth if computes else machine.config.timing.in_flight
 
 
 def _check_elementwise(bodies: tuple[Intrinsic, ...], beats: int):

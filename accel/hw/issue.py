@@ -1,4 +1,4 @@
-"""The front end of gemm and vector: taking instructions, holding banks, retiring in order."""
+"""The front end of units on entries: taking instructions, holding banks, retiring in order."""
 
 from amaranth.hdl import *
 from amaranth.lib import data, wiring
@@ -36,7 +36,7 @@ class Issue(wiring.Component):
 
     Parameters
     ----------
-    layout : the unit's instruction word; its field `banks` counts.
+    layout : the unit's instruction word; its field `banks` counts, where it has one.
     depth : instructions that are started and not retired, at most; a power of two.
     structure : the units that it may wait for.
 
@@ -66,6 +66,7 @@ class Issue(wiring.Component):
         m = Module()
         head = self.commands
         word = data.View(self.layout, head.p.word)
+        banks = word.banks if "banks" in dict(self.layout) else Const(0, BANKS)
         header = data.View(HEADER, head.p.word)
         missing, armed, arming = Signal(len(self.waits)), Signal(), Signal()
         # `take` comes late; what need not know in the same cycle follows `started`.
@@ -76,7 +77,7 @@ class Issue(wiring.Component):
             self.waits.eq(Mux(head.valid, header.waits, 0)),
             missing.eq(self.waits & ~self.available),
             arming.eq(head.valid & ~armed & ~missing.any() & ~full & ~self.halt),
-            self.request.eq(Mux(armed, word.banks, 0)),
+            self.request.eq(Mux(armed, banks, 0)),
             self.take.eq(armed & self.ready & self.granted),
             self.load.eq(self.take),
             head.ready.eq(self.take),
@@ -85,7 +86,7 @@ class Issue(wiring.Component):
         # The queue still shows an instruction in the cycle after it was taken.
         m.d.comb += self.started_index.eq(head.p.index)
 
-        self._hold(m, word.banks)
+        self._hold(m, banks)
         oldest, there = self._records(m, header.signals)
         m.d.comb += [
             self.signal.eq(finished & there),
@@ -137,17 +138,20 @@ class Issue(wiring.Component):
             m.d.comb += now("command")
 
 
-def pass_through(m: Module, unit: wiring.Component, issue: Issue, acc):
+def pass_through(m: Module, unit: wiring.Component, issue: Issue, acc=None):
     """Connect the members that a unit and its front end share, and its banks: those of its port
-    `acc`."""
+    `acc`, where it has one."""
     connect(m, flipped(unit.commands), issue.commands)
     for name, member in unit_signature().items():
         if name == "commands" or name in ERRORS:
             continue
         outer, inner = getattr(unit, name), getattr(issue, name)
         m.d.comb += outer.eq(inner) if member.flow == Out else inner.eq(outer)
-    m.d.comb += [acc.request.eq(issue.request), acc.hold.eq(issue.hold),
-                 issue.granted.eq(acc.granted)]
+    if acc is None:
+        m.d.comb += issue.granted.eq(1)
+    else:
+        m.d.comb += [acc.request.eq(issue.request), acc.hold.eq(issue.hold),
+                     issue.granted.eq(acc.granted)]
 
 
 def outside(address: Value, depth: int) -> Value:

@@ -208,15 +208,18 @@ class AccelConfig:
         self._require("weight_bits", self.weight_bits == (8,) or wgt.packed,
                       f"[8] where buffer {wgt.name} is not packed")
         for buffer in self.buffers.values():
-            field = self.structure.buffer(buffer.name).size
-            self._require(field, buffer.depth >= 4,
-                          f"at least 4 entries of {buffer.entry_bytes} bytes")
-            written = self.written_bytes(buffer.name)
-            self._require(field, buffer.size_bytes >= 2 * written,
-                          f"at least two beats of {written} bytes")
-            self._require(field, buffer.depth <= 1 << 16, "at most 65536 entries of "
-                          f"{buffer.entry_bytes} bytes (entry addresses have 16 bits)")
-            self._require(field, buffer.size_bytes <= 1 << 24, "at most 16 MiB")
+            field, written = self.structure.buffer(buffer.name).size, (
+                self.written_bytes(buffer.name))
+            for holds, rule in (
+                    (buffer.depth >= 4, f"at least 4 entries of {buffer.entry_bytes} bytes"),
+                    (buffer.size_bytes >= 2 * written, f"at least two beats of {written} bytes"),
+                    (buffer.depth <= 1 << 16, f"at most 65536 entries of {buffer.entry_bytes} "
+                                              f"bytes (entry addresses have 16 bits)"),
+                    (buffer.size_bytes <= 1 << 24, "at most 16 MiB")):
+                if isinstance(field, str):
+                    self._require(field, holds, rule)
+                elif not holds:
+                    raise ConfigError(f"Size of buffer {buffer.name} must be {rule}, not {field}")
         self._make_memory()
         self._make_timing()
 
@@ -239,9 +242,11 @@ class AccelConfig:
             raise ConfigError(str(error)) from None
         sizes = [buffer.size for buffer in SHIPPED_STRUCTURE.buffers]
         for buffer in structure.buffers:
-            if buffer.size not in sizes:
+            size = buffer.size
+            if size not in sizes and (type(size) is not int or size < 1 or size & (size - 1)):
                 raise ConfigError(f"Size of buffer {buffer.name} must be one of "
-                                  f"{', '.join(sizes)}, not {buffer.size!r}")
+                                  f"{', '.join(map(str, sizes))}, or a power of two of bytes, not "
+                                  f"{size!r}")
         object.__setattr__(self, "structure", structure)
 
     def _make_memory(self):
@@ -292,10 +297,14 @@ class AccelConfig:
         result = {}
         for name, (shape, dtype) in self.tiles.items():
             size = prod(shape) * element_bytes(dtype)
-            result[name] = BufferGeometry(
-                name, size, getattr(self, self.structure.buffer(name).size) // size,
-                prod(shape) * _unused_bits(dtype))
+            result[name] = BufferGeometry(name, size, self.bytes_of(name) // size,
+                                          prod(shape) * _unused_bits(dtype))
         return result
+
+    def bytes_of(self, buffer: str) -> int:
+        """The bytes of a buffer: a field of the geometry, or the record's own number."""
+        size = self.structure.buffer(buffer).size
+        return size if isinstance(size, int) else getattr(self, size)
 
     def written_bytes(self, buffer: str) -> int:
         """Bytes that load writes to a buffer in a cycle, at most: a beat of the bus, of packed

@@ -14,7 +14,8 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from accel.machine.config import ELEMENTS, TABLE_BYTES, AccelConfig, one_of
+from accel.machine.config import ELEMENTS, TABLE_BYTES, AccelConfig, ConfigError, one_of
+from accel.machine.streams import StreamForm
 from accel.machine.structure import SHIPPED_STRUCTURE, IMMEDIATE, Kind, Structure, Unit
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM
@@ -73,6 +74,10 @@ _REDUCERS = {"sum": te.sum, "max": te.max, "min": te.min}
 _ANYWHERE = {"a": _SHIPPED.at("a"), "b": (*_SHIPPED.at("b"), IMMEDIATE)}
 
 
+Form = Intrinsic | StreamForm
+"""What one instruction is on one machine."""
+
+
 @dataclass(frozen=True)
 class Declaration:
     """An instruction: `build(config)` gives its forms, which share name, kind of unit and opcode.
@@ -81,7 +86,7 @@ class Declaration:
 
     name: str
     unit: str
-    build: Callable[[AccelConfig], tuple[Intrinsic, ...]]
+    build: Callable[[AccelConfig], tuple[Form, ...]]
     pattern: Pattern | TermPattern | None = None
 
 
@@ -117,6 +122,15 @@ def unit_of(structure: Structure, name: str) -> Unit:
     return structure.unit(structure.meant(name))
 
 
+def unit_of_kind(structure: Structure, name: str, instruction: str, kind: Kind) -> Unit:
+    """The unit that executes an instruction, which must be of a kind. Raises ConfigError."""
+    unit = unit_of(structure, name)
+    if unit.kind is not kind:
+        raise ConfigError(f"Unit of {instruction} must be of kind {kind}, not {unit.name}, which "
+                          f"is of kind {unit.kind}")
+    return unit
+
+
 def address_field(kind: str, names: Sequence[str], name: str) -> str:
     """The field of the word that addresses an operand of gemm or vector in its buffer.
 
@@ -131,7 +145,7 @@ def address_field(kind: str, names: Sequence[str], name: str) -> str:
     return name if name == "a" else _FIELDS[kinds_of(names).index(_kind(name))]
 
 
-def operand_field(intrinsic: Intrinsic, name: str) -> str:
+def operand_field(intrinsic: Form, name: str) -> str:
     """The field of the word that addresses an operand: ``dst``, ``a``, ``b`` or ``c``."""
     return address_field(intrinsic.unit, [operand.name for operand in intrinsic.operands], name)
 
@@ -249,7 +263,7 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
             raise ValueError(f"Operand {operand} of {name} must have a scope to live in{why}")
 
     def build(config: AccelConfig) -> tuple[Intrinsic, ...]:
-        place = unit_of(config.structure, unit)
+        place = unit_of_kind(config.structure, unit, name, Kind.VECTOR)
         acc, out = place.at("dst")
         here = dict(zip(_ANYWHERE["b"], (*place.at("b"), IMMEDIATE), strict=True))
         tile = (config.batch, config.block_out)

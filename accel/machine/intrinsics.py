@@ -3,16 +3,20 @@
 Opcodes follow the order of `SHIPPED`: append only.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import mul
 from typing import Any
 
+import numpy as np
+from amaranth.lib.wiring import Component
+
 from accel.machine.config import AccelConfig
 from accel.machine.declare import (IMMEDIATES, TABLE, Declaration, computed_type, operand_field,
-                                   unit_of, vector_op)
+                                   unit_of, unit_of_kind, vector_op)
 from accel.machine.matching import term_pattern_of
+from accel.machine.streams import LONGEST, StreamForm, StreamShape
 from accel.machine.structure import Kind
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM, add_scaled, requantize
@@ -20,7 +24,7 @@ from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Immediate, Intrinsic, Operand
 
 __all__ = ["IMMEDIATES", "SHIPPED", "TABLE", "Declaration", "also_on", "gemm_op", "instructions",
-           "operand_field", "shift_amount", "vector_op"]
+           "operand_field", "shift_amount", "stream_op", "vector_op"]
 
 
 def gemm_op(name: str = "gemm", inp: str = "int8", wgt: str = "int8",
@@ -62,8 +66,9 @@ def _copy(kind: Kind, sources: tuple[str, ...], destinations: tuple[str, ...], d
     if padded:
         low = -(1 << te.bits(dtype) - 1) if te.is_signed(dtype) else 0
         high = low + (1 << te.bits(dtype)) - 1
-        # Of floats only a zero is what its bits are as a number.
-        pad = Immediate("pad", dtype, *((0, 0) if te.is_float(dtype) else (low, high)))
+        # Of floats only a zero is what its bits are as a number; a word has bits for two bytes.
+        zero = te.is_float(dtype) or te.bits(dtype) > 16
+        pad = Immediate("pad", dtype, *((0, 0) if zero else (low, high)))
         immediates = (Immediate("valid", "bool"), pad)
         value = te.select(immediates[0].var, value, immediates[1].var)
     return Intrinsic(
@@ -87,8 +92,55 @@ def _load(config: AccelConfig) -> tuple[Intrinsic, ...]:
 
 
 def _store(config: AccelConfig) -> tuple[Intrinsic, ...]:
+    """Copies of an element from each buffer of results; those of the machine's outputs first."""
     reached = unit_of(config.structure, Kind.STORE).at("src")
-    return (_copy(Kind.STORE, reached, ("global",), config.output),)
+    types = dict.fromkeys((config.output, *(config.elements[buffer] for buffer in reached)))
+    return tuple(_copy(Kind.STORE, tuple(buffer for buffer in reached
+                                         if config.elements[buffer] == dtype), ("global",), dtype)
+                 for dtype in types)
+
+
+def stream_op(name: str, unit: str, component: Callable[[StreamShape], Component],
+              meaning: Callable[..., np.ndarray], *, fields: Sequence[Immediate] = (),
+              longest: int = LONGEST) -> Declaration:
+    """Declare an instruction of a stream unit: rows of entries in, rows of as many entries out.
+
+    The innermost of its five loops is the row, the four around it run over rows. For each row, in
+    order, its entries are read at the addresses of ``a``, `component` makes as many entries of
+    them, and these are written at the addresses of ``dst``.
+
+    Parameters
+    ----------
+    unit : the unit of the machine that executes it; ``stream`` means the first of that kind.
+    component : ``component(shape)`` makes the hardware; `StreamShape` says what it must fit. Its
+        netlist is part of the machine.
+    meaning : what it computes: ``meaning(rows)`` of integers of shape (rows, entries of a row,
+        *entry of a) gives those of (rows, entries of a row, *entry of dst). It also takes
+        ``table``, of shape (entries, *entry of the table), where the unit has one, and an integer
+        for each of `fields`, by these names. Floats and records are their bits. Its module's source
+        is part of the machine.
+    fields : immediates of the instruction, fields of its word: ``Immediate("zp", "int8", -128,
+        127)`` has 8 bits.
+    longest : the most entries of a row that the component takes; a longer one is illegal.
+    """
+    if not isinstance(fields, tuple | list) or not all(
+            isinstance(field, Immediate) for field in fields):
+        raise ValueError(f"Fields of {name} must be a tuple of Immediate, not {fields!r}")
+
+    def build(config: AccelConfig) -> tuple[StreamForm, ...]:
+        place, tiles = unit_of_kind(config.structure, unit, name, Kind.STREAM), config.tiles
+        buffers = {operand: place.at(operand) for operand in ("dst", "a", "table")}
+        dst, a, *tables = (Operand(operand, *tiles[scopes[0]], tuple(
+            (scope, tiles[scope][1]) for scope in scopes))
+            for operand, scopes in buffers.items() if scopes)
+        known = [(config.buffers[one.scopes[0]].depth, *tiles[one.scopes[0]]) for one in tables]
+        shape = StreamShape((a.shape, a.dtype), (dst.shape, dst.dtype), {
+            field.name: field.dtype for field in fields}, next(iter(known), None),
+            config.timing.read_cycles)
+        return (StreamForm(name, dst, (a, *tables), shape, component, meaning, tuple(fields),
+                           longest),)
+
+    return Declaration(name, unit, build)
 
 
 def _requantize(stored: str, accumulator: str | None) -> Declaration:

@@ -1,13 +1,14 @@
 """Instruction words: 512 bits, declared once as Amaranth layouts.
 
 Encoder, decoder, disassembler, simulators and hardware all use the layouts in this module. Field
-widths do not depend on the geometry, but on types of elements (`formats`). Three formats share a
+widths do not depend on the geometry, but on types of elements (`formats`). Four formats share a
 header::
 
     header   opcode 8 | waits 8 | signals 8        (masks: bit i is unit i of the machine's)
     dma      load, store: four loops around a run of contiguous bytes
     gemm     six loops, three operands
     vector   five loops, three operands, immediates; a third source where a body has one
+    stream   five loops, two operands and a table
 
 An extent and the length of a run are stored **minus one**, so no code is illegal. Buffer addresses
 count entries (DMA: bytes) and are computed modulo 2**16 (DMA: 2**24); DRAM addresses are
@@ -32,7 +33,8 @@ from accel.machine.structure import (FETCH, IMMEDIATE, SEGMENTS, SHIPPED_STRUCTU
 from compiler.errors import DEFECT, Error
 
 __all__ = ["BASES", "BUFFERS", "CONTROL", "DESTINATIONS", "DMA", "FORMATS", "FULL_DMA", "GEMM",
-           "HEADER", "LAYOUTS", "MINUS_ONE", "PACKED", "SOURCES_A", "SOURCES_B", "THREE", "VECTOR",
+           "HEADER", "LAYOUTS", "MINUS_ONE", "PACKED", "SOURCES_A", "SOURCES_B", "STREAM", "THREE",
+           "VECTOR",
            "WIDE_DMA", "WIDE_VECTOR", "WORD_BITS", "WORD_BYTES", "InstructionError", "decode",
            "encode", "formats", "selectors", "unit_mask", "units_of"]
 
@@ -46,6 +48,8 @@ BASES = SEGMENTS
 def selectors(unit: Unit) -> dict[str, tuple[str, ...]]:
     """The selectors in the words of a unit of elements: for each the memories that it chooses
     among, in the order of their codes."""
+    if unit.kind is Kind.STREAM:
+        return {"a_source": unit.at("a")}
     return {"a_source": unit.at("a"), "b_source": (*unit.at("b"), IMMEDIATE),
             "destination": unit.at("dst")}
 
@@ -99,12 +103,22 @@ THREE = _vector(8, True)
 the entry of the third, which no loop moves. `WIDE_VECTOR` has no bits left for it."""
 
 
+_STREAM_LOOP = data.StructLayout({"extent": 16, "dst": 16, "a": 16})
+
+STREAM = _word({**_HEADER, "a_source": 3, "entries": 5, "base": data.StructLayout(_ADDRESSES),
+                "loops": data.ArrayLayout(_STREAM_LOOP, 5)})
+"""The innermost loop is the row. `a_source` is the number of a port a of the unit. The table is
+``2**entries`` entries, from `base.b` on."""
+
+
 @cache
-def _dma(packed: bool, wide: bool) -> data.StructLayout:
-    return _word({**_HEADER, "buffer": 3, "base": 2,
+def _dma(packed: bool, wide: bool, many: bool = False) -> data.StructLayout:
+    return _word({**_HEADER, "unused" if many else "buffer": 3, "base": 2,
                   **({"bits": 2, "flags": 1} if packed else {"flags": 3}),
                   "dram": 32, "address": 24, "run": 16, "pad_value": 8,
-                  "loops": data.ArrayLayout(_DMA_LOOP, 4), **({"pad_high": 8} if wide else {})})
+                  "loops": data.ArrayLayout(_DMA_LOOP, 4),
+                  **({"pad_high": 8} if wide else {"between": 8} if many else {}),
+                  **({"buffer": 4} if many else {})})
 
 
 DMA = _dma(False, False)
@@ -120,12 +134,14 @@ WIDE_DMA = _dma(False, True)
 addresses of the buffer, `pad_value` to even ones."""
 
 FULL_DMA = _dma(True, True)
-"""Loads with every field that a machine may have; those that others have are at the same places."""
+"""Loads with every field that a machine may have; those that others have are at the same places,
+but for `buffer` on machines of more than 8 buffers (`formats`)."""
 
 CONTROL = _word(_HEADER)
 """Instructions that fetch itself performs."""
 
-LAYOUTS = {Kind.LOAD: DMA, Kind.GEMM: GEMM, Kind.VECTOR: VECTOR, Kind.STORE: DMA}
+LAYOUTS = {Kind.LOAD: DMA, Kind.GEMM: GEMM, Kind.VECTOR: VECTOR, Kind.STORE: DMA,
+           Kind.STREAM: STREAM}
 """Format of the instructions of a unit of each kind, on machines that need no other."""
 
 
@@ -139,11 +155,14 @@ FORMATS = _by_unit(SHIPPED_STRUCTURE, LAYOUTS)
 
 
 def formats(config: AccelConfig, three: bool = False) -> Mapping[str, data.StructLayout]:
-    """The formats of a machine's instructions; whether a body has three addressed operands."""
-    wide = any(element_bytes(dtype) > 1 for dtype in (
-        config.operand, config.weight, config.output))
+    """The formats of a machine's instructions; whether a body has three addressed operands. With
+    more than 8 buffers, `buffer` has 4 bits behind all other fields of load and store."""
+    loaded = config.structure.of_kind(Kind.LOAD)[0].writes
+    wide = any(element_bytes(config.elements[buffer]) == 2 for buffer in loaded)
+    many = len(config.structure.buffers) > 1 << DMA["buffer"].width
     return _by_unit(config.structure, LAYOUTS | {
-        Kind.LOAD: _dma(config.weight_bits != WEIGHT_BITS[:1], wide),
+        Kind.LOAD: _dma(config.weight_bits != WEIGHT_BITS[:1], wide, many),
+        Kind.STORE: _dma(False, False, many),
         Kind.VECTOR: _vector(8 * element_bytes(config.output), three)})
 
 

@@ -287,7 +287,7 @@ _ABSENT = {unit: {key: value for key, value in isa.decode(layout, 0).items()
 def codes_of(structure: Structure, unit: str) -> dict[str, tuple[str, ...]]:
     """The meanings of the numbers of fields that are codes, by field, in words of a unit."""
     codes = {"buffer": structure.buffer_names, "base": isa.BASES}
-    if structure.kind(unit) is Kind.VECTOR:
+    if structure.kind(unit) in (Kind.VECTOR, Kind.STREAM):
         codes |= isa.selectors(structure.unit(unit))
     return codes | {"bits": tuple(map(str, WEIGHT_BITS))}
 

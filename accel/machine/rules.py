@@ -6,7 +6,7 @@ out of the list. What only intervals of values tell (amounts of shifts, places o
 where the datapath is planned (`accel.datapath.lowering`, `accel.datapath.plan`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -15,9 +15,10 @@ from accel.machine import isa
 from accel.machine.config import (ELEMENTS, PARAM_BYTES, AccelConfig, ConfigError, element_bytes,
                                   one_of)
 from accel.machine.immediates import NoRoom, whole_range
-from accel.machine.declare import (TABLE, Declaration, immediate_fields, kinds_of, known_immediates,
-                                   unfit, unit_of)
+from accel.machine.declare import (TABLE, Declaration, Form, immediate_fields, kinds_of,
+                                   known_immediates, unfit, unit_of)
 from accel.machine.intrinsics import SHIPPED
+from accel.machine.streams import ROWS, StreamForm, misfits
 from accel.machine.structure import IMMEDIATE, Kind, Structure
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.ops.patterns import Pattern
@@ -50,7 +51,7 @@ class _Place:
     storage: Mapping[str, str]
 
 
-Forms = tuple[Intrinsic, ...]
+Forms = tuple[Form, ...]
 Rule = Callable[[AccelConfig, Declaration, Forms], Iterator[str]]
 
 
@@ -72,7 +73,7 @@ def typed(config: AccelConfig, declarations: Sequence[Declaration]) -> AccelConf
     types: dict[str, str] = {}
     records: dict[str, None] = {}
     for declaration in declarations:
-        if not unit_of(config.structure, declaration.unit).kind.moves:
+        if unit_of(config.structure, declaration.unit).kind in (Kind.GEMM, Kind.VECTOR):
             for form in built(config, declaration)[:1]:
                 for operand in (form.dst, *form.operands):
                     for scope, dtype in operand.storage:
@@ -90,7 +91,8 @@ def require(config: AccelConfig, declarations: Sequence[Declaration],
             forms: Mapping[str, Forms]) -> None:
     """Raise `DeclarationError` with the first sentence that a rule yields."""
     for declaration in declarations:
-        for rule in RULES:
+        streams = unit_of(config.structure, declaration.unit).kind is Kind.STREAM
+        for rule in STREAM_RULES if streams else RULES:
             for sentence in rule(config, declaration, forms[declaration.name]):
                 raise DeclarationError(sentence)
     executed = {unit_of(config.structure, one.unit).name for one in declarations}
@@ -169,7 +171,7 @@ def built(config: AccelConfig, declaration: Declaration) -> Forms:
         raise DeclarationError(f"Forms of {declaration.name} must be a tuple of intrinsics, "
                                f"not {type(forms).__name__}")
     for form in forms:
-        if not isinstance(form, Intrinsic):
+        if not isinstance(form, Intrinsic | StreamForm):
             raise DeclarationError(f"Forms of {declaration.name} must be intrinsics, not {form!r}")
     return tuple(forms)
 
@@ -234,21 +236,23 @@ def _immediates_are_fields(config, declaration, forms) -> Iterator[str]:
     name, kind = declaration.name, _kind(config, declaration)
     if kind.moves:
         return
-    known = known_immediates(kind, config.output)
+    known, taken = known_immediates(kind, config.output), RESERVED_FIELDS
+    if kind is Kind.STREAM:
+        taken = frozenset({ROWS, TABLE.name, *(field for field, _ in isa.STREAM)})
     for imm in forms[0].immediates:
         field = known.get(imm.name)
         if field is None:
-            yield from _not_a_field(imm, f"Immediate {imm.name} of {name}")
+            yield from _not_a_field(imm, f"Immediate {imm.name} of {name}", taken)
         elif field != imm:
             yield (f"Immediate {imm.name} of {name} must be {field.dtype} from {field.low} to "
                    f"{field.high}, as its field is, not {imm.dtype} from {imm.low} to {imm.high}")
 
 
-def _not_a_field(imm: Immediate, described: str) -> Iterator[str]:
+def _not_a_field(imm: Immediate, described: str, taken: Collection[str]) -> Iterator[str]:
     """The reason why an immediate of one's own cannot be a field of its word."""
     if not isinstance(imm.name, str) or not imm.name.isidentifier():
         yield f"{described} must have an identifier for a name"
-    elif imm.name in RESERVED_FIELDS:
+    elif imm.name in taken:
         yield f"{described} must have another name, as words have a field {imm.name}"
     if not is_integer(imm.dtype) or bits(imm.dtype) > 32:
         yield f"{described} must be an integer of at most 32 bits, not {imm.dtype}"
@@ -466,6 +470,11 @@ def _operators_fit_a_pipeline(config, declaration, forms) -> Iterator[str]:
             yield f"{operator} in {body.name} must be {instead}"
 
 
+def _components_fit(config, declaration, forms) -> Iterator[str]:
+    for form in forms:
+        yield from misfits(form)
+
+
 def _matches_are_found(config, declaration, forms) -> Iterator[str]:
     """Refuses a pattern that does not become one instruction: the compiler finds the numbers of
     immediates in the expression, where each stands by itself."""
@@ -505,4 +514,9 @@ RULES: tuple[Rule, ...] = (
     _two_fields_address_two_operands, _accumulating_takes_the_port_of_acc,
     _values_read_what_is_declared, _vector_reduces_over_lanes, _bools_are_not_numbers,
     _operators_fit_a_pipeline, _matches_are_found)
-"""Every rule, in the order of checking."""
+"""Every rule for what is computed by expressions or moved, in the order of checking."""
+
+STREAM_RULES: tuple[Rule, ...] = (
+    _forms_are_of_their_declaration, _an_opcode_has_one_body, _loops_are_in_the_word,
+    _machines_have_no_features, _names_differ, _immediates_are_fields, _components_fit)
+"""Every rule for instructions of stream units."""

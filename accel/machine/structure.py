@@ -22,7 +22,7 @@ SEGMENTS = ("program", "weights", "activations", "io")
 IMMEDIATE = "imm"
 """An immediate of the word, where a selector may name it in place of a buffer."""
 
-MOST = 8
+MOST_UNITS, MOST_BUFFERS = 8, 16
 """Units that a mask of tokens has bits for; buffers that the field of a DMA word has codes for."""
 
 
@@ -37,12 +37,14 @@ class Kind(StrEnum):
     STORE : runs of bytes from a buffer into memory.
     GEMM : a nest of loops over entries; sums of products meet in accumulators.
     VECTOR : a nest of loops over entries; each lane by itself, or the lanes of a row.
+    STREAM : rows of entries, which a component of one's own turns into rows of as many entries.
     """
 
     LOAD = "load"
     STORE = "store"
     GEMM = "gemm"
     VECTOR = "vector"
+    STREAM = "stream"
 
     @property
     def moves(self) -> bool:
@@ -51,9 +53,12 @@ class Kind(StrEnum):
 
 
 OPERANDS = {Kind.LOAD: ("dst",), Kind.STORE: ("src",), Kind.GEMM: ("a", "b", "dst"),
-            Kind.VECTOR: ("a", "b", "record", "table", "dst")}
-"""What a port of a unit of each kind may serve. Ports of one operand are the choices of a selector.
-"""
+            Kind.VECTOR: ("a", "b", "record", "table", "dst"), Kind.STREAM: ("a", "table", "dst")}
+"""What a port of a unit of each kind may serve. Ports of one operand are the choices of a selector;
+a stream unit has one buffer of results, and a table or none."""
+
+_SINGLE = ("table", "dst")
+"""Operands of a stream unit that have one port at most: what no word selects."""
 
 _TILE = ("batch", "block_out")
 
@@ -67,8 +72,15 @@ ENTRIES = {
     (Kind.VECTOR, "table"): (((256,), "int8"),),
     (Kind.VECTOR, "dst"): ((_TILE, "accumulator"), (_TILE, "output")),
 }
-"""The entries, shape and element, that an operand of a unit that computes may have: one buffer of
-each, in this order, which is that of the selector's codes."""
+"""The entries, shape and element, that an operand of gemm or vector may have: one buffer of each,
+in this order, which is that of the selector's codes."""
+
+EXTENTS = ("batch", "block_in", "block_out")
+"""Fields of `AccelConfig` that may be extents of an entry."""
+
+TYPES = ("operand", "weight", "accumulator", "output", "param", "int8", "uint8", "int16", "uint16",
+         "int32", "uint32", "float16", "bfloat16", "float32")
+"""What an element may be: fields of `AccelConfig`, records of channels, or a type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +128,9 @@ class BufferRecord:
 
     Parameters
     ----------
-    shape : extents of an entry: fields of `AccelConfig`, or numbers.
-    element : the field of `AccelConfig` that has the type of an element, or a type.
-    size : the field of `AccelConfig` that has its bytes.
+    shape : extents of an entry: fields of `AccelConfig` (`EXTENTS`), or numbers.
+    element : the field of `AccelConfig` that has the type of an element, or a type (`TYPES`).
+    size : the field of `AccelConfig` that has its bytes, or their number.
     banks : parts between which its units alternate, two or one; with two, units that compute may
         share it and instructions say which they touch.
     packed : elements may have fewer bits in memory (`AccelConfig.weight_bits`).
@@ -127,7 +139,7 @@ class BufferRecord:
     name: str
     shape: tuple[str | int, ...]
     element: str
-    size: str
+    size: str | int
     banks: int = 1
     packed: bool = False
 
@@ -247,7 +259,7 @@ class Structure:
 
     def meant(self, name: str) -> str:
         """The unit that a declaration means: that of the name, or the first of the kind."""
-        if name in self._units or name not in [*Kind]:
+        if name in self._units or name not in [*Kind] or not self.of_kind(Kind(name)):
             return name
         return self.of_kind(Kind(name))[0].name
 
@@ -292,6 +304,22 @@ class Structure:
                  if one.name == roles.store else one for one in self.units)
         return Structure((*units, Unit(unit, Kind.VECTOR, ports)),
                          (*self.buffers, replace(self.buffer(roles.out), name=results)))
+
+    def with_stream(self, unit: str, ports: Sequence[tuple[str, str]],
+                    buffers: Sequence[BufferRecord] = ()) -> "Structure":
+        """This structure with one more stream unit, whose ports are pairs of an operand and a
+        buffer, and with these buffers: those that it reads are loaded, those that it writes are
+        stored."""
+        made = Unit(unit, Kind.STREAM, tuple(UnitPort(*port) for port in ports))
+        new = [buffer.name for buffer in buffers]
+        reached = {Kind.LOAD: ("dst", made.reads), Kind.STORE: ("src", made.writes)}
+
+        def reaching(one: Unit) -> Unit:
+            operand, theirs = reached.get(one.kind, ("", ()))
+            return replace(one, ports=(*one.ports, *(
+                UnitPort(operand, name) for name in new if name in theirs)))
+
+        return Structure((*map(reaching, self.units), made), (*self.buffers, *buffers))
 
     @cached_property
     def in_roles(self) -> "Structure":
@@ -350,16 +378,18 @@ def _broken(structure: Structure) -> Iterator[str]:
     for unit in structure.units:
         yield from _ports(structure, unit)
     for buffer in structure.buffers:
+        yield from _record(buffer)
         yield from _between(structure, buffer)
     yield from _kinds(structure)
 
 
 def _names(structure: Structure) -> Iterator[str]:
     units, buffers = structure.names, structure.buffer_names
-    for what, names, why in (("Units", units, "masks of tokens have 8 bits"),
-                             ("Buffers", buffers, "the field of a word has 3 bits")):
-        if len(names) > MOST:
-            yield f"{what} must be at most {MOST}, not {len(names)}: {why}"
+    for what, names, most, why in (
+            ("Units", units, MOST_UNITS, "masks of tokens have 8 bits"),
+            ("Buffers", buffers, MOST_BUFFERS, "the field of a word has at most 4 bits")):
+        if len(names) > most:
+            yield f"{what} must be at most {most}, not {len(names)}: {why}"
     taken = {**dict.fromkeys(_PARTS, "a part of the core or of a unit"),
              FETCH: "a part of every core",
              IMMEDIATE: "a selector", **dict.fromkeys(("busy", *_STALLS), "an activity"),
@@ -393,11 +423,35 @@ def _ports(structure: Structure, unit: Unit) -> Iterator[str]:
             yield (f"Port {port.operand} of unit {unit.name} must be at {port.buffer} once: a "
                    f"selector has one code for it")
     for operand in OPERANDS[unit.kind]:
-        if not unit.at(operand):
+        if not unit.at(operand) and (unit.kind, operand) != (Kind.STREAM, "table"):
             yield (f"Unit {unit.name} must have a port {operand}: instructions of kind "
                    f"{unit.kind} need it")
-        if not unit.kind.moves:
+        if (unit.kind, operand) in ENTRIES:
             yield from _entries(structure, unit, operand)
+    if unit.kind is Kind.STREAM:
+        yield from _streams(structure, unit)
+
+
+def _streams(structure: Structure, unit: Unit) -> Iterator[str]:
+    """The buffers of a stream unit are those of one component, which has no banks."""
+    for operand in _SINGLE:
+        if len(unit.at(operand)) > 1:
+            yield (f"Unit {unit.name} must have one port {operand}, not at "
+                   f"{' and '.join(unit.at(operand))}: no word of a stream unit selects among them")
+    for name in unit.at("table"):
+        if name in unit.at("a"):
+            yield (f"Port table of unit {unit.name} must be at another buffer than {name}, which "
+                   f"port a reads: a copy of a buffer has one port for reads")
+    for name in unit.buffers:
+        if structure.buffer(name).banks == 2:
+            yield (f"Unit {unit.name} must not use {name}: instructions of kind {unit.kind} name "
+                   f"no banks")
+    first, *others = (structure.buffer(name) for name in unit.at("a"))
+    for other in others:
+        if (other.shape, other.element) != (first.shape, first.element):
+            yield (f"Ports a of unit {unit.name} must be at buffers of equal entries, not "
+                   f"{_text(first.shape, first.element)} and {_text(other.shape, other.element)}: "
+                   f"a component takes one kind")
 
 
 def _entries(structure: Structure, unit: Unit, operand: str) -> Iterator[str]:
@@ -406,10 +460,30 @@ def _entries(structure: Structure, unit: Unit, operand: str) -> Iterator[str]:
     found = tuple((buffer.shape, buffer.element) for buffer in map(
         structure.buffer, (name for name in unit.at(operand) if name in structure.buffer_names)))
     if found != wanted:
-        texts = [" and ".join(f"{element} of {'x'.join(map(str, shape))}"
-                              for shape, element in entries) for entries in (wanted, found)]
+        texts = [" and ".join(_text(*entry) for entry in entries) for entries in (wanted, found)]
         yield (f"Ports {operand} of unit {unit.name} must be at buffers of {texts[0]}, not of "
                f"{texts[1]}: its datapath computes on these")
+
+
+def _text(shape: Sequence[str | int], element: str) -> str:
+    return f"{element} of {'x'.join(map(str, shape))}"
+
+
+def _record(buffer: BufferRecord) -> Iterator[str]:
+    """An entry is of known extents and elements, and takes a power of two of bytes."""
+    name, numbers = buffer.name, [one for one in buffer.shape if one not in EXTENTS]
+    for extent in numbers:
+        if type(extent) is not int or extent < 1 or extent & (extent - 1):
+            yield (f"Shape of buffer {name} must have {', '.join(EXTENTS)} and powers of two, not "
+                   f"{extent!r}: an address selects entries by its bits")
+    if not buffer.shape:
+        yield f"Shape of buffer {name} must have an extent: an entry has elements"
+    if buffer.element not in TYPES:
+        yield (f"Element of buffer {name} must be one of {', '.join(TYPES)}, not "
+               f"{buffer.element!r}")
+    if buffer.element == "accumulator" and buffer.banks == 1:
+        yield (f"Element of buffer {name} must not be accumulator: sums are in no memory, so none "
+               f"are loaded or stored")
 
 
 def _between(structure: Structure, buffer: BufferRecord) -> Iterator[str]:
@@ -446,9 +520,9 @@ def _between(structure: Structure, buffer: BufferRecord) -> Iterator[str]:
 def _kinds(structure: Structure) -> Iterator[str]:
     for kind in Kind:
         units = structure.of_kind(kind)
-        if not units:
+        if not units and kind is not Kind.STREAM:
             yield f"Units must have one of kind {kind}: without it no network can be computed"
-        if len(units) > 1 and kind is not Kind.VECTOR:
+        if len(units) > 1 and kind not in (Kind.VECTOR, Kind.STREAM):
             yield (f"Units must have one of kind {kind}, not "
                    f"{' and '.join(unit.name for unit in units)}: the core has one place for it")
     banked = [buffer.name for buffer in structure.buffers if buffer.banks == 2]

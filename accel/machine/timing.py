@@ -80,7 +80,8 @@ class CoreTiming:
     ahead: int = _depth(
         16, "iterations", "iterations between the loops and where they can be held up", 1)
     in_flight: int = _depth(
-        8, "instructions", "started and not retired instructions of load, or of store", 1)
+        8, "instructions", "started and not retired instructions of load, of store, or of a unit "
+                           "of one's own", 1)
     token_bits: int = limited(
         "bits of a token counter", "bits", "counters, one for each two units", default=8, least=1,
         most=10)

@@ -14,15 +14,16 @@ import numpy as np
 
 from accel.machine import isa
 from accel.machine.config import WEIGHT_BITS
+from accel.machine.declare import Form
 from accel.machine.intrinsics import operand_field
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.machine.status import Status
+from accel.machine.streams import StreamForm
 from accel.machine.structure import FETCH, IMMEDIATE, Kind
 from compiler.latency_hiding import AddressSet, Event
 from compiler.lazy import cached_property
 from compiler.te import numpy_dtype
-from compiler.tensorize import Intrinsic
 
 WRITABLE = ("activations", "io")
 """Segments that a program may store to."""
@@ -217,12 +218,15 @@ def valid_box(loops: Sequence[Mapping[str, int]]) -> tuple[tuple[int, int], ...]
 
 def _compute(machine: Machine, instruction: Instruction) -> tuple[Touch, ...]:
     intrinsic = machine.intrinsic(instruction.name)
+    if isinstance(intrinsic, StreamForm) and row_length(instruction) > intrinsic.longest:
+        raise Fault(Status.ILLEGAL, f"row of {instruction.name} must have at most "
+                                    f"{intrinsic.longest} entries, not {row_length(instruction)}")
     operands = [_operand(machine, instruction, intrinsic, operand.name)
              for operand in (*intrinsic.operands, intrinsic.dst)]
     return tuple(touch for touch in operands if touch is not None)
 
 
-def _operand(machine: Machine, instruction: Instruction, intrinsic: Intrinsic,
+def _operand(machine: Machine, instruction: Instruction, intrinsic: Form,
              name: str) -> Touch | None:
     operand = intrinsic.operand(name)
     scope = operand_scope(machine, instruction, intrinsic, name)
@@ -236,11 +240,19 @@ def _operand(machine: Machine, instruction: Instruction, intrinsic: Intrinsic,
     base = instruction.fields if field == "c" else instruction.fields.get("base", {})
     walk = Walk(base.get(field, 0),
                 tuple(loop["extent"] for loop in loops), _strides(loops, field, 1 << 16), 1 << 16)
+    if isinstance(intrinsic, StreamForm) and name == "table":       # at places of its own choice
+        walk = Walk(walk.base, (1 << instruction.fields.get("entries", 0),), (1,), 1 << 32)
     size = _unit_bytes(machine, scope)
     part = size
     if scope == machine.structure.roles.wgt:            # the first elements of an entry
         part = prod(operand.shape) * numpy_dtype(operand.stored_as(scope)).itemsize
     return Touch(name, scope, walk, size, part, name == "dst")
+
+
+def row_length(instruction: Instruction) -> int:
+    """The entries of a row of a stream unit's instruction: the extent of the innermost loop."""
+    rows = isa.STREAM["loops"].shape.length - 1         # of loops around a row
+    return next((loop.get("extent", 1) for loop in instruction.fields.get("loops", ())[rows:]), 1)
 
 
 def compute_loops(instruction: Instruction) -> list[Mapping[str, int]]:
@@ -251,13 +263,14 @@ def compute_loops(instruction: Instruction) -> list[Mapping[str, int]]:
 _SELECTORS = {"a": "a_source", "b": "b_source", "dst": "destination"}
 
 
-def operand_scope(machine: Machine, instruction: Instruction, intrinsic: Intrinsic,
+def operand_scope(machine: Machine, instruction: Instruction, intrinsic: Form,
                   name: str) -> str:
-    """The memory of an operand of a gemm or vector instruction, allowed or not."""
+    """The memory of an operand of an instruction on entries, allowed or not."""
     unit = machine.structure.unit(instruction.unit)
-    if unit.kind is Kind.VECTOR and name in _SELECTORS:
-        selector = _SELECTORS[name]
-        return isa.selectors(unit)[selector][instruction.fields.get(selector, 0)]
+    codes = {} if unit.kind is Kind.GEMM else isa.selectors(unit)
+    if (selector := _SELECTORS.get(name, "")) in codes:
+        code = instruction.fields.get(selector, 0)
+        return codes[selector][code] if code < len(codes[selector]) else str(code)
     return intrinsic.operand(name).scopes[0]
 
 

@@ -39,7 +39,7 @@ MEMORIES = memories_of(SHIPPED_STRUCTURE)
 SIZE = 4096
 """Instructions of a batch."""
 
-_MOST_OPERANDS, _MOST_LOOPS, _SELECTORS = 8, 6, 128
+_MOST_OPERANDS, _MOST_LOOPS, _SELECTORS = 8, 6, 256
 
 
 class IllegalProgram(Error, ValueError):
@@ -184,7 +184,7 @@ class _Form(ctypes.Structure):
 class _Machine(ctypes.Structure):
     _fields_ = [("forms", ctypes.POINTER(_Form)), ("form", ctypes.c_void_p),
                 ("bank_depth", ctypes.c_int64), ("packs", ctypes.c_int32),
-                ("loader", ctypes.c_int32)]
+                *((name, ctypes.c_int32) for name in ("loader", "code_offset", "code_width"))]
 
 
 class _Found(ctypes.Structure):
@@ -205,13 +205,19 @@ class _Tables:
             if unit not in self._units:
                 continue
             self.unit_of[opcode] = self._units.index(unit)
+            if machine.structure.kind(unit) is Kind.STREAM:     # `touches` sees them whole
+                self.form_of[opcode * _SELECTORS] = len(forms)
+                forms.append(_Form(_ODD, -1, 0, self._units.index(unit)))
+                continue
             for number, selectors in _selected(machine, unit):
                 self.form_of[opcode * _SELECTORS + number] = len(forms)
                 forms.append(self._form(Instruction(machine.names[opcode], unit, selectors)))
         self.forms = (_Form * len(forms))(*forms)
+        code = machine.formats[machine.structure.roles.load]["buffer"]
         self.native = _Machine(self.forms, self.form_of.ctypes.data, machine.config.bank_depth,
                                weight_codes(machine.config) > 0,
-                               self._units.index(machine.structure.roles.load))
+                               self._units.index(machine.structure.roles.load),
+                               code.offset, code.width)
 
     def _form(self, instruction: Instruction) -> _Form:
         """`operands` is −1 where the selectors are not allowed."""
@@ -261,8 +267,8 @@ def _selected(machine: Machine, unit: str) -> Iterator[tuple[int, dict[str, int]
                            "destination": number >> 3}
     else:
         codes = len(WEIGHT_BITS) if kind is Kind.LOAD and weight_codes(machine.config) else 1
-        for number in range(codes << 5):
-            yield number, {"buffer": number & 7, "base": number >> 3 & 3, "bits": number >> 5}
+        for number in range(codes << 6):
+            yield number, {"buffer": number & 15, "base": number >> 4 & 3, "bits": number >> 6}
 
 
 _tables = cache(_Tables)

@@ -37,10 +37,11 @@ struct Form {
 
 struct Machine {
     const Form *forms;
-    const int32_t *form;                        // by opcode and selectors: 256 * 128
+    const int32_t *form;                        // by opcode and selectors: 256 * 256
     int64_t bank_depth;
     int32_t packs;                              // loads have the field `bits`
     int32_t load;                               // number of the unit
+    int32_t code_offset, code_width;            // bits of the field `buffer` of load and store
 };
 
 struct Found {
@@ -57,7 +58,7 @@ struct Found {
 
 namespace {
 
-constexpr int SELECTORS = 128, MOST = word::gemm::loops;
+constexpr int SELECTORS = 256, MOST = word::gemm::loops;
 
 struct Walk {
     int64_t base, low, high;
@@ -94,8 +95,9 @@ public:
         int selectors = 0;
         if (form->kind == COPY) {
             bool packs = machine_.packs && form->unit == machine_.load;
-            selectors = int(get(word, word::dma::buffer) | get(word, word::dma::base) << 3
-                            | (packs ? get(word, word::dma::bits) << 5 : 0));
+            word::Bits buffer{machine_.code_offset, machine_.code_width, false, 0};
+            selectors = int(get(word, buffer) | get(word, word::dma::base) << 4
+                            | (packs ? get(word, word::dma::bits) << 6 : 0));
         } else if (form->kind == VECTOR) {
             selectors = int(get(word, word::vector::a_source) | get(word, word::vector::b_source) << 1
                             | get(word, word::vector::destination) << 3);

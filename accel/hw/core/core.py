@@ -19,6 +19,7 @@ from accel.hw.parts import registered
 from accel.hw.moving.scratchpad import InputScratchpad, OutputScratchpad, TableScratchpad
 from accel.hw.moving.store import Store
 from accel.hw.core.tokens import Tokens
+from accel.hw.stream.unit import StreamUnit
 from accel.hw.vector import Vector
 from accel.machine.isa import BASES
 from accel.machine.machine import Machine
@@ -33,6 +34,7 @@ def made(machine: Machine, unit: Unit) -> wiring.Component:
         case Kind.STORE: return Store(machine.config, unit.name)
         case Kind.GEMM: return Gemm(machine, unit.name)
         case Kind.VECTOR: return Vector(machine, unit.name)
+        case Kind.STREAM: return StreamUnit(machine, unit.name)
 
 
 def core_signature(machine: Machine) -> dict:
@@ -146,7 +148,7 @@ class Core(wiring.Component):
         config, name = self.machine.config, buffer.name
         if reader.kind.moves:
             return OutputScratchpad(config, config.seen(writer, name))
-        if name in reader.at("table"):
+        if reader.kind is Kind.VECTOR and name in reader.at("table"):
             return TableScratchpad(config, config.seen(reader, name), part.lookups)
         return InputScratchpad(config, config.seen(reader, name))
 

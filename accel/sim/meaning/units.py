@@ -15,8 +15,10 @@ from accel.machine.config import AccelConfig
 from accel.machine.intrinsics import TABLE
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
+from accel.machine.streams import StreamForm, integers_of
 from accel.machine.structure import IMMEDIATE, Kind
-from accel.proof.access import Touch, Walk, compute_loops, operand_scope, valid_box
+from accel.proof.access import (Touch, Walk, compute_loops, operand_scope, row_length,
+                                valid_box)
 from compiler.ir.arithmetic import FOLDS, apply_cast, cut
 from compiler.te import (Binary, Cast, Read, Reduce, Var, bits, is_float, is_integer,
                          numpy_dtype)
@@ -43,6 +45,10 @@ class Buffers:
         self.entries = {name: self.raw[name].view(numpy_dtype(dtype)).reshape(-1, *shape)
                         for name, (shape, dtype) in self.config.tiles.items()}
 
+    def integers(self, name: str) -> np.ndarray:
+        """The entries of a buffer as the integers that are stored; of floats and records, bits."""
+        return self.entries[name].view(integers_of(self.config.tiles[name]))
+
     def records(self, dtype: str) -> np.ndarray:
         """The entries of records as those of one's own, or of the shipped instructions."""
         name = self.config.structure.roles.par
@@ -58,6 +64,8 @@ def perform(machine: Machine, buffers: Buffers, memory: np.ndarray, bases: dict[
     elif kind is Kind.STORE:
         _move(buffers.raw[touched[0].memory], touched[0].walk, memory, _based(touched[1], bases),
               touched[0].width)
+    elif kind is Kind.STREAM:
+        _stream(machine, buffers, instruction, touched)
     else:
         _Compute(machine, buffers, instruction, touched).run()
 
@@ -165,6 +173,26 @@ def _move(source: np.ndarray, reading: Walk, target: np.ndarray, writing: Walk, 
     pairs = zip(reading.addresses().reshape(-1).tolist(), writing.addresses().reshape(-1).tolist())
     for there, here in pairs:
         target[here:here + run] = source[there:there + run]
+
+
+# ---- streams -----------------------------------------------------------------------------------
+
+def _stream(machine: Machine, buffers: Buffers, instruction: Instruction,
+            touched: Sequence[Touch]) -> None:
+    """Rows of a stream unit: none sees what another wrote, as they are in another buffer."""
+    form, fields = machine.intrinsic(instruction.name), instruction.fields
+    assert isinstance(form, StreamForm)
+    places = {touch.operand: touch.walk.addresses().reshape(-1) for touch in touched}
+    scopes = {touch.operand: touch.memory for touch in touched}
+    count = row_length(instruction)
+    numbers = {one.name: fields.get(one.name, 0) for one in form.immediates}
+    table = buffers.integers(scopes["table"])[places["table"]] if "table" in scopes else None
+    source, target = buffers.integers(scopes["a"]), buffers.integers(scopes["dst"])
+    step = max(1, _CHUNK // count) * count
+    for start in range(0, len(places["a"]), step):
+        rows = source[places["a"][start:start + step]]
+        made = form.results(rows.reshape(-1, count, *rows.shape[1:]), table, numbers)
+        _put_last(target, places["dst"][start:start + step], made.reshape(-1, *target.shape[1:]))
 
 
 # ---- gemm and vector ---------------------------------------------------------------------------

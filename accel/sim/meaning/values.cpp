@@ -60,10 +60,11 @@ struct Machine {
     int32_t wgt, weight_codes;          // a buffer; codes of `bits`, 0: loads have no such field
     int32_t pads_high;                  // loads have `pad_high`
     int32_t tokens;                     // of a full counter
+    int32_t code_offset, code_width;    // bits of the field `buffer` of load and store
     int32_t unit[256];                                  // UNITS: fetch; -1: no instruction
     int32_t dma[UNITS];                                 // mask of buffers; 0: computes
     const Kernel *kernel[256 * SELECTORS];
-    Buffer buffer[8];
+    Buffer buffer[16];
 };
 
 struct Program {
@@ -590,7 +591,7 @@ private:
 
     Outcome move(int unit) {
         using namespace word;
-        int64_t number = get(word_, dma::buffer);
+        int64_t number = get(word_, Bits{m_.code_offset, m_.code_width, false, 0});
         if (!(m_.dma[unit] >> number & 1)) return ODD;
         const Buffer &buffer = m_.buffer[number];
         bool load = unit != m_.store;

@@ -4,8 +4,9 @@ The meaning of a program is what `accel.sim.meaning.functional` says; this compu
 (`values.cpp`), many times faster. It executes plain, legal programs, and leaves two things to
 others:
 
-- a body that has no straight-line code (`accel.sim.meaning.steps`) is performed by
-  `accel.sim.meaning.units`, instruction by instruction, in the midst of the others;
+- a body that has no straight-line code (`accel.sim.meaning.steps`), or that is a component's
+  meaning, is performed by `accel.sim.meaning.units`, instruction by instruction, in the midst of
+  the others;
 - where a program does anything that a legal one does not (an illegal opcode, an address that
   leaves its buffer or wraps, a wait that meets an empty counter), all of it is left to
   `functional`, which knows how such programs end.
@@ -28,7 +29,8 @@ from accel.machine.layouts import layouts_header, weight_codes
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import Run, Status
-from accel.machine.structure import FETCH, MOST
+from accel.machine.streams import StreamForm
+from accel.machine.structure import FETCH, MOST_BUFFERS, MOST_UNITS
 from accel.proof.access import Fault, Touch, require_ranges, touches
 from compiler.native import library_of
 from compiler.ops.integers.arithmetic import PARAM
@@ -45,7 +47,7 @@ _SOURCE = Path(__file__).with_suffix(".cpp")
 _DONE, _, _ODD = range(3)
 _PRODUCT, _BODY, _FOREIGN, _REFUSED = range(4)
 _BASES = ("dst", "a", "b", "c")
-_UNITS = MOST                   # for which there is room
+_UNITS = MOST_UNITS                   # for which there is room
 _SELECTORS = [{"a_source": code & 1, "b_source": code >> 1 & 3, "destination": code >> 3}
               for code in range(16)]
 
@@ -85,10 +87,11 @@ class _Buffer(ctypes.Structure):
 class _Machine(ctypes.Structure):
     _fields_ = [*((name, ctypes.c_int32) for name in ("batch", "block_in", "block_out", "banked",
                                                       "storing", "packed", "weight_codes",
-                                                      "pads_high", "tokens")),
+                                                      "pads_high", "tokens", "code_offset",
+                                                      "code_width")),
                 ("unit", ctypes.c_int32 * 256), ("dma", ctypes.c_int32 * _UNITS),
                 ("kernel", ctypes.POINTER(_Kernel) * (256 * len(_SELECTORS))),
-                ("buffer", _Buffer * 8)]
+                ("buffer", _Buffer * MOST_BUFFERS)]
 
 
 class _Program(ctypes.Structure):
@@ -112,9 +115,10 @@ def _tables(machine: Machine) -> _Machine:
     """All fields of `_Machine` except where the buffers are."""
     config, structure = machine.config, machine.structure
     roles, units, codes = structure.roles, structure.names, structure.buffer_names.index
+    field = machine.formats[roles.load]["buffer"]
     tables = _Machine(config.batch, config.block_in, config.block_out, codes(roles.acc),
                       units.index(roles.store), codes(roles.wgt), weight_codes(config),
-                      machine.pads_high, config.timing.tokens)
+                      machine.pads_high, config.timing.tokens, field.offset, field.width)
     numbers = dict(zip(units, range(_UNITS))) | {FETCH: _UNITS}
     for opcode in range(256):
         tables.unit[opcode] = numbers[machine.units[opcode]] if opcode in machine.units else -1
@@ -130,6 +134,8 @@ def _tables(machine: Machine) -> _Machine:
 
 def _kernel(machine: Machine, instruction: Instruction) -> _Kernel:
     intrinsic = machine.intrinsic(instruction.name)
+    if isinstance(intrinsic, StreamForm):
+        return _Kernel(form=_FOREIGN)
     try:
         touched = {touch.operand: touch for touch in touches(machine, instruction)}
     except Fault:
@@ -234,8 +240,8 @@ class _Execution:
         """Performs one instruction by NumPy; returns whether its operands are in range."""
         word = int.from_bytes(self.words[position].tobytes(), "little")
         instruction = Instruction.decode(self.machine, word)
-        touched = touches(self.machine, instruction)
         try:
+            touched = touches(self.machine, instruction)
             require_ranges(self.machine, instruction, touched)
         except Fault:
             return False

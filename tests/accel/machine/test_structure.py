@@ -6,17 +6,20 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from accel.machine import isa
 from accel.machine.config import AccelConfig, ConfigError, preset
+from accel.machine.intrinsics import SHIPPED as DECLARED
+from accel.machine.intrinsics import also_on
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, disassemble, finish
 from accel.machine.structure import SHIPPED_STRUCTURE as SHIPPED
 from accel.machine.structure import BufferRecord, Kind, UnitPort, Structure, StructureError, Unit
 from accel.proof.legal import prove
 from accel.sim.checking.check import check, compare
-from accel.sim.meaning import functional
+from accel.sim.meaning import functional, values
 from accel.sim.programs.forms import forms
 from accel.sim.programs.generate import generate, with_forms
 from accel.sim.timed import cycle
@@ -115,6 +118,23 @@ def test_a_second_unit_of_vector_executes_what_is_declared_for_it(seed: int) -> 
     assert ran == {*machine.structure.names, "fetch"}
 
 
+def test_more_than_eight_buffers_have_wider_codes() -> None:
+    structure = SHIPPED.with_vector("vector2", "out2").with_vector("vector3", "out3")
+    machine = Machine(replace(TINY, structure=structure),
+                      DECLARED + also_on("vector2", DECLARED) + also_on("vector3", DECLARED))
+    code = machine.formats["store"]["buffer"]
+    assert (code.offset, code.width) == (dict(machine.formats["load"])["buffer"].offset, 4)
+    every = [form for form in forms(machine) if form.unit in ("load", "store")]
+    case = with_forms(machine, 0, [form for form in every if "out3" in str(form)] + every[:6])
+    prove(machine, case.program)
+    stored = [one.fields["buffer"] for one in case.program.instructions(machine)
+              if one.unit == "store"]
+    assert structure.buffer_names.index("out3") == 8 and 8 in stored
+    runs = [simulate(machine, case.program, case.memory) for simulate in (
+        functional.simulate, values.simulate)]
+    assert runs[0].ok and np.array_equal(runs[0].memory, runs[1].memory)
+
+
 def test_the_manual_has_the_names_of_the_machine() -> None:
     page = manual(Machine(renamed(TINY)))
     assert "unit lanes" in page and "0 sums, 1 tiles, 2 factors, 3 imm" in page
@@ -149,8 +169,8 @@ _OUT = SHIPPED.buffer("out")
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: _with(*(replace(_VECTOR, name=f"v{k}") for k in range(5))),
      "Units must be at most 8, not 9: masks of tokens have 8 bits"),
-    (lambda: _with(buffers=(replace(_OUT, name="a1"), replace(_OUT, name="a2"))),
-     "Buffers must be at most 8, not 9: the field of a word has 3 bits"),
+    (lambda: _with(buffers=[replace(_OUT, name=f"a{k}") for k in range(10)]),
+     "Buffers must be at most 16, not 17: the field of a word has at most 4 bits"),
     (lambda: SHIPPED.renamed({"gemm": "fetch"}),
      "Unit or buffer fetch must have another name: a part of every core is called so"),
     (lambda: SHIPPED.renamed({"gemm": "vector", "vector": "gemm"}),

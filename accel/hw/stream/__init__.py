@@ -1,0 +1,1 @@
+"""Stream units: loops around a component of one's own."""

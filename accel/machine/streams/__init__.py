@@ -1,0 +1,4 @@
+"""Instructions of stream units: a row of entries in, a row of entries out, by a component."""
+
+from .form import LONGEST, ROWS, StreamForm, integers_of, misfits
+from .shape import StreamShape, number
