@@ -1,5 +1,6 @@
 """Tiles in turn for each unit of vector, on machines with several."""
 
+from collections.abc import Mapping
 from functools import cache
 
 import numpy as np
@@ -19,6 +20,15 @@ def sharers(machine: Machine) -> int:
     first, *others = machine.structure.of_kind(Kind.VECTOR)
     return 1 + sum(len(_twins(machine, first, other)) == len(machine.of_unit(first.name))
                    for other in others)
+
+
+@cache
+def twins(machine: Machine) -> Mapping[str, str]:
+    """The instructions of further units of vector that compute what one of the first unit does,
+    each with the name of that one."""
+    first, *others = machine.structure.of_kind(Kind.VECTOR)
+    return {machine.names[other]: machine.names[code] for unit in others
+            for code, other in _twins(machine, first, unit).items()}
 
 
 def spread(machine: Machine, stream: Stream) -> Stream:

@@ -33,7 +33,7 @@ from accel.machine.layouts import layouts_header, weight_codes
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import ACCESSES, Counters, Run, Status, Timeline
-from accel.machine.structure import (FETCH, MOST, SHIPPED_STRUCTURE, Kind, Roles, Structure,
+from accel.machine.structure import (FETCH, MOST_BUFFERS, SHIPPED_STRUCTURE, Kind, Roles, Structure,
                                      Unit)
 from accel.machine.timing import CoreTiming
 from compiler.native import library_of
@@ -59,8 +59,9 @@ _FLAGS = ("-O3", "-march=native", "-fno-semantic-interposition", "-Wall", "-Wext
           "-Wno-parentheses", "-Wno-sign-compare")
 
 _SCALARS = ("bus_bits", "queue_depth", "store_depth", "gemm_hazard", "vector_beats", "bank_depth",
-            "weight_codes", "kept_beats")
-"""Parameters of a machine that are one number."""
+            "weight_codes", "kept_beats", "buffer_place", "buffer_bits")
+"""Parameters of a machine that are one number; the last two say where words of load and store have
+the code of a buffer."""
 
 _BY_CODE = ("size", "depth", "opened", "write", "fold")
 """Those with a number for each buffer, or for each unit that computes, by its code: bytes and
@@ -70,7 +71,7 @@ value."""
 
 class _Parameters(ctypes.Structure):
     _fields_ = [*((name, ctypes.c_uint32) for name in _SCALARS),
-                *((name, ctypes.c_uint32 * MOST) for name in _BY_CODE)]
+                *((name, ctypes.c_uint32 * MOST_BUFFERS) for name in _BY_CODE)]
 
 
 class _Opcode(ctypes.Structure):
@@ -238,13 +239,13 @@ def _run(machine: Machine, result: Any, image: np.ndarray, times: np.ndarray,
 @cache
 def _parameters(machine: Machine) -> _Parameters:
     """The numbers that differ between machines."""
-    config = machine.config
+    config, named = machine.config, dict(machine.formats[machine.structure.roles.store])["buffer"]
     result = _Parameters(
         bus_bits=exact_log2(config.bus_bytes), queue_depth=config.queue_depth,
         store_depth=config.timing.write_room(config.bus_bytes),
         gemm_hazard=plan(machine, Kind.GEMM).hazard_cycles, vector_beats=config.vector_beats,
         bank_depth=config.bank_depth, weight_codes=weight_codes(config),
-        kept_beats=config.kept_beats)
+        kept_beats=config.kept_beats, buffer_place=named.offset, buffer_bits=named.width)
     for number, buffer in enumerate(config.buffers.values()):
         result.size[number], result.depth[number] = buffer.size_bytes, buffer.depth
     for number, unit in enumerate(machine.structure.units):

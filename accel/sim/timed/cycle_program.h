@@ -112,7 +112,7 @@ private:
         result.base[0] = bases_[get(word, format::base)] + get(word, format::dram);
         result.base[1] = get(word, format::address);
         result.run = get(word, format::run) - 1;
-        uint32_t named = get(word, format::buffer);
+        uint32_t named = get(word, {int(p_.buffer_place), int(p_.buffer_bits), false, 0});
         uint32_t mask = result.unit == unit::load ? buffer::loaded : buffer::stored;
         uint32_t code = result.unit == unit::load && p_.weight_codes ? get(word, format::bits) : 0;
         bool packs = !code || (named == buffer::wgt && p_.weight_codes >> code & 1);
