@@ -29,6 +29,7 @@ from accel.figures.accesses import AccessProfile
 from accel.machine import isa
 from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
+from accel.machine.structure import Kind
 
 ENERGY_UNITS: tuple[str, ...] = ("dram", "inp", "wgt", "res", "par", "acc", "out", "tab", "fetch",
                                  "load", "gemm", "vector", "store", "idle")
@@ -167,9 +168,9 @@ def _moving(config: AccelConfig, table: EnergyTable) -> dict[str, tuple[str, flo
 
 
 def _datapaths(machine: Machine) -> dict[str, DatapathPlan]:
-    """The datapath of each unit that computes, by its name."""
-    return {unit.name: plan(machine, unit.name) for unit in machine.structure.units
-            if not unit.kind.moves}
+    """The datapath of each unit that has one, by its name."""
+    return {unit.name: plan(machine, unit.name) for kind in (Kind.GEMM, Kind.VECTOR)
+            for unit in machine.structure.of_kind(kind)}
 
 
 def _accesses(machine: Machine, table: EnergyTable) -> dict[str, float]:
@@ -180,7 +181,7 @@ def _accesses(machine: Machine, table: EnergyTable) -> dict[str, float]:
     acc is a memory. What a load writes, it writes to every copy of the buffer (`buffer_copies`).
     """
     config = machine.config
-    buffers, parts, bus = config.buffers, config.parts, config.bus_bytes
+    buffers, bus = config.buffers, config.bus_bytes
 
     def pj(buffer: str, bits: float, share: float = 1) -> float:
         return table.access_pj(buffers[buffer].size_bytes * share, bits)
@@ -189,9 +190,9 @@ def _accesses(machine: Machine, table: EnergyTable) -> dict[str, float]:
               for access in ("read", "write")}              # nothing reads the tables of some
     for copy in buffer_copies(machine):
         name, written = copy.buffer, config.written_bytes(copy.buffer)
-        read = max(written, config.seen(copy.reader, name).entry_bytes)
+        read = max(written, copy.seen.entry_bytes)
         if copy.like == "out":
-            written, read = parts[name].entry_bytes, max(bus, parts[name].entry_bytes)
+            written, read = copy.seen.entry_bytes, max(bus, copy.seen.entry_bytes)
         if copy.like == "tab":
             read = bus
         result[f"{name}.write"] += copy.ports * pj(name, 8 * written)

@@ -10,7 +10,7 @@ from math import prod
 
 from accel.datapath.plan import plan
 from accel.hw.interface import INDEX_BITS
-from accel.machine.config import PARAM_BYTES
+from accel.machine.config import PARAM_BYTES, BufferGeometry
 from accel.machine.isa import WORD_BITS
 from accel.machine.machine import Machine
 from accel.machine.structure import Kind, Unit
@@ -44,13 +44,15 @@ class BufferCopy:
     Parameters
     ----------
     buffer, reader : the name of the buffer, and the unit.
+    seen : its entries as the unit that computes sees them: the reader, or else the writer.
     part : the name of its component.
     like : the role of the buffer of shipped machines that is built as it is.
-    ports : memories that it has, each with all bytes: of tables one for each lookup.
+    ports : memories that it has, each with all bytes: of tables of vector one for each lookup.
     """
 
     buffer: str
     reader: Unit
+    seen: BufferGeometry
     part: str
     like: str
     ports: int = 1
@@ -63,15 +65,18 @@ def buffer_copies(machine: Machine) -> Iterator[BufferCopy]:
         readers = [unit for unit in structure.units if buffer.banks == 1
                    and buffer.name in unit.reads]
         found = [(reader, _ports(machine, buffer.name, reader)) for reader in readers]
+        (writer, *_) = (unit for unit in structure.units if buffer.name in unit.writes)
         for number, (reader, ports) in enumerate((one for one in found if one[1])):
+            seen = machine.config.seen(writer if reader.kind.moves else reader, buffer.name)
             part = f"{buffer.name}_{reader.name}" if number else buffer.name
-            yield BufferCopy(buffer.name, reader, part, _like(buffer.name, reader), ports)
+            yield BufferCopy(buffer.name, reader, seen, part, _like(buffer.name, reader), ports)
 
 
 def _ports(machine: Machine, buffer: str, reader: Unit) -> int:
-    """Read ports of a buffer for a unit; of tables one for each lookup, of which there may be none.
-    """
-    return plan(machine, reader.name).count("lookup") if buffer in reader.at("table") else 1
+    """Read ports of a buffer for a unit; of tables of vector one for each lookup, of which there
+    may be none."""
+    looks_up = reader.kind is Kind.VECTOR and buffer in reader.at("table")
+    return plan(machine, reader.name).count("lookup") if looks_up else 1
 
 
 def _like(buffer: str, reader: Unit) -> str:
@@ -79,7 +84,7 @@ def _like(buffer: str, reader: Unit) -> str:
         return "out"
     if reader.kind is Kind.GEMM:
         return "inp" if buffer in reader.at("a") else "wgt"
-    known = {"record": "par", "table": "tab"}
+    known = {"record": "par", "table": "tab"} if reader.kind is Kind.VECTOR else {}
     return next((role for operand, role in known.items() if buffer in reader.at(operand)), "res")
 
 
@@ -94,8 +99,7 @@ def buffer_blocks(machine: Machine, instantiated: bool = False) -> dict[str, int
         return blocks(width, rows) if rows <= _DEEPEST else 0
 
     def loaded(copy: BufferCopy) -> int:
-        chunk_bytes, geometry = config.written_bytes(copy.buffer), config.seen(
-            copy.reader, copy.buffer)
+        chunk_bytes, geometry = config.written_bytes(copy.buffer), copy.seen
         row_bytes = max(chunk_bytes, geometry.entry_bytes)
         each, used = _read(machine, copy)
         chunk_bits = 8 * chunk_bytes
@@ -104,10 +108,9 @@ def buffer_blocks(machine: Machine, instantiated: bool = False) -> dict[str, int
             for chunk in range(row_bytes // chunk_bytes))
 
     def stored(copy: BufferCopy) -> int:
-        part = config.parts[copy.buffer]
-        row_bytes = max(config.bus_bytes, part.entry_bytes)
-        slice_bytes = min(config.bus_bytes, part.entry_bytes)
-        return row_bytes // slice_bytes * count(8 * slice_bytes, part.size_bytes // row_bytes)
+        row_bytes = max(config.bus_bytes, copy.seen.entry_bytes)
+        slice_bytes = min(config.bus_bytes, copy.seen.entry_bytes)
+        return row_bytes // slice_bytes * count(8 * slice_bytes, copy.seen.size_bytes // row_bytes)
 
     counts = {copy.part: (stored if copy.like == "out" else loaded)(copy)
               for copy in buffer_copies(machine)}
@@ -120,7 +123,7 @@ def _read(machine: Machine, copy: BufferCopy) -> tuple[int, Container[int]]:
     """The period with which bits of a buffer mean the same, and the bits of one that are read."""
     if copy.like == "par":
         return 8 * PARAM_BYTES, _parameters(machine, copy.reader.name)
-    bits_each = 8 * machine.config.seen(copy.reader, copy.buffer).entry_bytes
+    bits_each = 8 * copy.seen.entry_bytes
     if copy.like == "wgt":              # of which sparse products leave the end
         read = bits(machine.config.weight) * prod(plan(machine, "gemm").buses["wgt"])
         return bits_each, range(min(bits_each, read))

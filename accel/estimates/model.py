@@ -13,6 +13,7 @@ from math import ceil
 
 import numpy as np
 
+from accel.estimates import netlists
 from accel.estimates.fitting import fitted, quantile, rounded
 from accel.estimates.gates import fit_gates
 from accel.estimates.runs import DATA, Synthesis
@@ -39,6 +40,8 @@ _Coefficients = Mapping[str, Mapping[str, float]]
 def group_of(name: str, part: CorePart) -> str:
     """The group of parts that share coefficients."""
     name = part.like or name
+    if name == netlists.NETLIST:
+        return name
     unit, _, inner = name.partition(".")
     if "carry" in part.features:        # gemm.update is a datapath where acc holds floats
         return "datapath"
@@ -109,8 +112,14 @@ class AreaModel:
 
 @cache
 def read() -> AreaModel:
-    """The stored coefficients."""
-    return AreaModel(**tomllib.loads(COEFFICIENTS.read_text()))
+    """The stored coefficients, those of parts that are counted in a netlist among them."""
+    stored = tomllib.loads(COEFFICIENTS.read_text())
+    counted = tomllib.loads(netlists.MODEL.read_text())
+    stored["luts"][netlists.NETLIST] = counted["luts"]
+    stored["registers"][netlists.NETLIST] = {"bits": 1.0}
+    stored["errors"][netlists.NETLIST] = {
+        figure: counted["errors"].get(figure, 0.0) for figure in (*FIGURES, "gates")}
+    return AreaModel(**stored)
 
 
 def measured(run: Synthesis) -> dict[str, dict[str, float]]:

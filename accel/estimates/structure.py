@@ -12,14 +12,17 @@ from accel.datapath.plan import DatapathPlan, plan
 from accel.estimates.amounts import Amounts, amounts
 from accel.estimates.memories import (BufferCopy, buffer_blocks, buffer_copies, distributed,
                                       queue_blocks, shallow_blocks)
+from accel.estimates.netlists import NETLIST, NetlistAmounts, amounts_by_module, summed
 from accel.hw.core.counters import COUNTER_BITS
 from accel.hw.interface import INDEX_BITS
 from accel.hw.issue import record_layout
 from accel.hw.parts import GROUP
+from accel.hw.stream.unit import StreamUnit
 from accel.machine.config import AccelConfig
 from accel.machine.isa import WORD_BITS, WORD_BYTES
 from accel.machine.machine import Machine
 from accel.machine.structure import SHIPPED_STRUCTURE, Kind, Unit
+from accel.sim.slice.netlist import netlist_of
 from compiler.te import bits
 
 
@@ -57,8 +60,10 @@ def parts(machine: Machine) -> dict[str, CorePart]:
     vectors = {f"{unit.name}{name}": part if unit.name == "vector" else replace(
         part, like=f"vector{name}") for unit in machine.structure.of_kind(Kind.VECTOR)
         for name, part in _vector(machine, unit).items()}
+    streams = {name: part for unit in machine.structure.of_kind(Kind.STREAM)
+               for name, part in _stream(machine, unit).items()}
     return {**_shared(machine), **_memory_port(machine), **_load(machine), **_store(machine),
-            **_gemm(machine), **vectors, **_buffers(machine), **_queues(machine)}
+            **_gemm(machine), **vectors, **streams, **_buffers(machine), **_queues(machine)}
 
 
 def _shared(machine: Machine) -> dict[str, CorePart]:
@@ -124,7 +129,7 @@ def _load(machine: Machine) -> dict[str, CorePart]:
 def _store(machine: Machine) -> dict[str, CorePart]:
     config = machine.config
     bus, offset = 8 * config.bus_bytes, _log(config.bus_bytes)
-    address = _log(config.out_bytes)
+    address = max(_log(config.bytes_of(name)) for name in machine.structure.unit("store").reads)
     depth = config.timing.write_room(config.bus_bytes)
     banks, requested = -(-depth // 16), 38 - offset
     return {
@@ -194,6 +199,22 @@ def _vector(machine: Machine, unit: Unit) -> dict[str, CorePart]:
     }
 
 
+def _stream(machine: Machine, unit: Unit) -> dict[str, CorePart]:
+    """The parts of a stream unit, as its netlist has them: the unit's own, and each component."""
+    found: dict[str, list[NetlistAmounts]] = {}
+    netlist = netlist_of(StreamUnit(machine, unit.name), unit.name)
+    for module, counted in amounts_by_module(netlist).items():
+        name = ".".join(module.split(".")[:2])
+        found.setdefault(name if ".component_" in name else unit.name, []).append(counted)
+    return {name: part_of(summed(some)) for name, some in found.items()}
+
+
+def part_of(counted: NetlistAmounts) -> CorePart:
+    """What a netlist has as a part of a core."""
+    return CorePart(counted.logic, {"bits": counted.registers}, counted.distributed,
+                    counted.block_rams, counted.multipliers, counted.products, NETLIST)
+
+
 def _issue(machine: Machine, planned: DatapathPlan) -> CorePart:
     kept = record_layout(machine.structure).size
     return _plain(distributed(kept, planned.retire_depth), depth=_log(planned.retire_depth),
@@ -237,9 +258,9 @@ def _buffers(machine: Machine) -> dict[str, CorePart]:
 def _copy(config: AccelConfig, copy: BufferCopy, rams: int) -> CorePart:
     """A copy of a buffer: the bits between which its reads select, and its writes."""
     written = config.written_bytes(copy.buffer)
-    read = config.seen(copy.reader, copy.buffer).entry_bytes
+    read = copy.seen.entry_bytes
     if copy.like == "out":
-        written, read = config.parts[copy.buffer].entry_bytes, config.bus_bytes
+        written, read = read, config.bus_bytes
     if copy.like == "tab":
         read = 1
     row = max(written, read)
@@ -288,7 +309,7 @@ def _parameter_bits(machine: Machine, planned: DatapathPlan) -> int:
 
 def _loaded_bits(machine: Machine) -> int:
     """Bits of the byte address in the largest buffer that load writes."""
-    return max(_log(getattr(machine.config, machine.structure.buffer(name).size))
+    return max(_log(machine.config.bytes_of(name))
                for name in machine.structure.unit("load").writes)
 
 
