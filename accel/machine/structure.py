@@ -522,6 +522,10 @@ def _between(structure: Structure, buffer: BufferRecord) -> Iterator[str]:
         yield f"Buffer {name} must have a unit that writes it: nothing would be in it"
     if not isinstance(buffer.packed, bool):
         yield f"Packed of buffer {name} must be true or false, not {buffer.packed!r}"
+    elif buffer.packed and not any(unit.kind is Kind.GEMM and name in unit.at("b")
+                                   for unit in users):
+        yield (f"Packed of buffer {name} must be false: only weights of gemm, its operand b, have "
+               f"fewer bits in memory")
     if not readers and buffer.banks == 1:
         yield f"Buffer {name} must have a unit that reads it: it would be of no use"
     if buffer.banks not in (1, 2):
