@@ -135,6 +135,6 @@ def _row(machine: Machine, name: str, op: str, cycles: int, did: Activities, *,
 def _carrier(machine: Machine, words: np.ndarray) -> str:
     """The unit that explains the time of a layer: the first of these that it needs."""
     needed = {machine.units[opcode] for opcode in set(words[:, 0].tolist())}
-    order = (Kind.GEMM, Kind.VECTOR, Kind.LOAD, Kind.STORE)
+    order = (Kind.GEMM, Kind.VECTOR, Kind.STREAM, Kind.LOAD, Kind.STORE)
     return next((unit.name for kind in order for unit in machine.structure.of_kind(kind)
                  if unit.name in needed), "")

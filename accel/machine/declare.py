@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from accel.machine.config import ELEMENTS, TABLE_BYTES, AccelConfig, ConfigError, one_of
-from accel.machine.streams import StreamForm
+from accel.machine.streams import Computes, StreamForm
 from accel.machine.structure import SHIPPED_STRUCTURE, IMMEDIATE, Kind, Structure, Unit
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM
@@ -74,7 +74,7 @@ _REDUCERS = {"sum": te.sum, "max": te.max, "min": te.min}
 _ANYWHERE = {"a": _SHIPPED.at("a"), "b": (*_SHIPPED.at("b"), IMMEDIATE)}
 
 
-Form = Intrinsic | StreamForm
+InstructionForm = Intrinsic | StreamForm
 """What one instruction is on one machine."""
 
 
@@ -86,8 +86,9 @@ class Declaration:
 
     name: str
     unit: str
-    build: Callable[[AccelConfig], tuple[Form, ...]]
+    build: Callable[[AccelConfig], tuple[InstructionForm, ...]]
     pattern: Pattern | TermPattern | None = None
+    computes: Computes | None = None
 
 
 def computed_type(name: str, accumulator: str | None, float_: bool) -> str:
@@ -145,7 +146,7 @@ def address_field(kind: str, names: Sequence[str], name: str) -> str:
     return name if name == "a" else _FIELDS[kinds_of(names).index(_kind(name))]
 
 
-def operand_field(intrinsic: Form, name: str) -> str:
+def operand_field(intrinsic: InstructionForm, name: str) -> str:
     """The field of the word that addresses an operand: ``dst``, ``a``, ``b`` or ``c``."""
     return address_field(intrinsic.unit, [operand.name for operand in intrinsic.operands], name)
 

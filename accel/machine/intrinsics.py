@@ -16,7 +16,7 @@ from accel.machine.config import AccelConfig
 from accel.machine.declare import (IMMEDIATES, TABLE, Declaration, computed_type, operand_field,
                                    unit_of, unit_of_kind, vector_op)
 from accel.machine.matching import term_pattern_of
-from accel.machine.streams import LONGEST, StreamForm, StreamShape
+from accel.machine.streams import LONGEST, Computes, StreamForm, StreamShape
 from accel.machine.structure import Kind, Structure
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM, add_scaled, requantize
@@ -102,7 +102,7 @@ def _store(config: AccelConfig) -> tuple[Intrinsic, ...]:
 
 def stream_op(name: str, unit: str, component: Callable[[StreamShape], Component],
               meaning: Callable[..., np.ndarray], *, fields: Sequence[Immediate] = (),
-              longest: int = LONGEST) -> Declaration:
+              longest: int = LONGEST, computes: Computes | None = None) -> Declaration:
     """Declare an instruction of a stream unit: rows of entries in, rows of as many entries out.
 
     The innermost of its five loops is the row, the four around it run over rows. For each row, in
@@ -122,6 +122,7 @@ def stream_op(name: str, unit: str, component: Callable[[StreamShape], Component
     fields : immediates of the instruction, fields of its word: ``Immediate("zp", "int8", -128,
         127)`` has 8 bits.
     longest : the most entries of a row that the component takes; a longer one is illegal.
+    computes : the function of rows of a network that it computes; networks use it for that.
     """
     if not isinstance(fields, tuple | list) or not all(
             isinstance(field, Immediate) for field in fields):
@@ -140,7 +141,7 @@ def stream_op(name: str, unit: str, component: Callable[[StreamShape], Component
         return (StreamForm(name, dst, (a, *tables), shape, component, meaning, tuple(fields),
                            longest),)
 
-    return Declaration(name, unit, build)
+    return Declaration(name, unit, build, computes=computes)
 
 
 def _requantize(stored: str, accumulator: str | None) -> Declaration:

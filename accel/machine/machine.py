@@ -17,6 +17,7 @@ from accel.machine import immediates, isa, rules
 from accel.machine.config import AccelConfig, ConfigError, flat, known_default
 from accel.machine.declare import Declaration, kinds_of, known_immediates
 from accel.machine.intrinsics import SHIPPED
+from accel.machine.streams import Computes, StreamForm
 from accel.machine.structure import FETCH, Kind, Structure
 from compiler import notebook
 from compiler.lazy import cached_property
@@ -217,6 +218,12 @@ class Machine:
     def patterns(self) -> tuple[Pattern | TermPattern, ...]:
         """The patterns that instructions match in float networks, in order of opcodes."""
         return tuple(d.pattern for d in self.declarations if d.pattern is not None)
+
+    @cached_property
+    def of_rows(self) -> tuple[tuple[StreamForm, Computes], ...]:
+        """The instructions that compute functions of rows of networks, in order of opcodes."""
+        return tuple((form, d.computes) for d in self.declarations if d.computes is not None
+                     for form in self.forms[d.name] if isinstance(form, StreamForm))
 
     @cached_property
     def text(self) -> str:

@@ -15,7 +15,7 @@ from accel.machine import isa
 from accel.machine.config import (ELEMENTS, PARAM_BYTES, AccelConfig, ConfigError, element_bytes,
                                   one_of)
 from accel.machine.immediates import NoRoom, whole_range
-from accel.machine.declare import (TABLE, Declaration, Form, immediate_fields, kinds_of,
+from accel.machine.declare import (TABLE, Declaration, InstructionForm, immediate_fields, kinds_of,
                                    known_immediates, unfit, unit_of)
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.streams import ROWS, StreamForm, misfits
@@ -51,7 +51,7 @@ class _Place:
     storage: Mapping[str, str]
 
 
-Forms = tuple[Form, ...]
+Forms = tuple[InstructionForm, ...]
 Rule = Callable[[AccelConfig, Declaration, Forms], Iterator[str]]
 
 

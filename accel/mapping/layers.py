@@ -12,6 +12,7 @@ from accel.mapping.builders import movement, pools, products, row_layers, vector
 from accel.mapping.builders.channel_parts import channel_parts
 from accel.mapping.builders.layer import Builder, MappedLayer, leading_refusal
 from accel.mapping.builders.residuals import PRODUCT, product_with_residual
+from accel.mapping.builders.stream_layers import streamed
 from accel.mapping.builders.terms import terms
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.deciding import decided
@@ -112,7 +113,23 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
 def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
                  ) -> tuple[MappedLayer, ...]:
     """The layers of a node: one for most, several that write parts of one result for some, none for
-    a view.
+    a view, and for what the layer of a later node computes as well.
+    """
+    def others(one: Node) -> int:
+        return _cycles(_layers(one, graph, known, machine), machine)
+
+    layers = streamed(node, graph, known, machine, others)
+    if layers is None:
+        layers = _layers(node, graph, known, machine)
+    part = known.of(node).part
+    if part is None or known.moves_nothing(node):
+        return layers
+    own = known.blocks.padded(known[node.outputs[0]].c)
+    return tuple(_among(layer, part, own) for layer in layers)
+
+
+def _layers(node: Node, graph: Graph, known: Forms, machine: Machine) -> tuple[MappedLayer, ...]:
+    """The layers of a node without instructions of stream units, as if all its result were its own.
     """
     form, blocks = known.of(node), blocks_of(machine.config)
     _require_products(node, graph, machine.config)
@@ -134,11 +151,7 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
         layers = tuple(map(_told, _packed(_in_form(node, graph, known, machine, blocks), machine)))
     else:
         layers = _packed(LAYERS[node.op](node, graph, known, blocks), machine)
-    layers = tuple(_shared(_reduced(layer, machine), machine) for layer in layers)
-    if form.part is None:
-        return layers
-    own = blocks.padded(known[node.outputs[0]].c)
-    return tuple(_among(layer, form.part, own) for layer in layers)
+    return tuple(_shared(_reduced(layer, machine), machine) for layer in layers)
 
 
 def _shared(layer: MappedLayer, machine: Machine) -> MappedLayer:

@@ -30,6 +30,7 @@ from accel.mapping.positions.puts import PlacePut, narrowed
 from accel.mapping.programs import (LoweredGroup, assembled, blaming_layers, lowered_group,
                                     lowered_groups)
 from accel.mapping.schedules import require_instructions
+from accel.mapping.selecting.stream_selection import computed_within
 from accel.mapping.texts import Way
 from accel.proof.legal import prove
 from compiler.defects import blame, blaming, is_defect, told
@@ -82,12 +83,15 @@ class AccelTarget:
 
     def refusals_inside(self, part: Graph, whole: Graph) -> dict[str, str]:
         """The nodes of a segment that the target takes in the whole graph and not there, where
-        other readers decide how values lie, and why. Copies that another segment reads stay.
+        other readers decide how values lie, or the layer of a later node computes it as well, and
+        why. Copies that another segment reads stay.
         """
-        blocks = blocks_of(self.machine.config)
+        blocks, machine = blocks_of(self.machine.config), self.machine.in_roles
         there, here = forms_of(whole, blocks), forms_of(part, blocks)
         reasons = {node.name: self.refusal(part, node) for node in part.nodes
-                   if not (here.is_same(there, node) or idle_copy(here, node))}
+                   if not (here.is_same(there, node) or idle_copy(here, node))
+                   or [*computed_within(machine, part, node)] != [
+                       *computed_within(machine, whole, node)]}
         return {name: reason for name, reason in reasons.items() if reason is not None}
 
     def _refusal(self, graph: Graph, node: Node) -> str | None:
@@ -279,8 +283,10 @@ class AccelTarget:
     def _work(self, layer: MappedLayer) -> Work:
         """The work of a layer, and its bound with the fastest memory: whatever the memory behind
         the machine is, it is no greater. A machine without a datapath, as some have that only the
-        functional simulator runs, has no bounds.
+        functional simulator runs, has no bounds; nor has a layer of a stream unit.
         """
+        if layer.operator.stream:
+            return work_of(layer)
         try:
             bound = bound_of(self.machine, layer, self.threads, Dram(latency=0))
         except PlanError:

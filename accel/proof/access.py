@@ -14,7 +14,7 @@ import numpy as np
 
 from accel.machine import isa
 from accel.machine.config import WEIGHT_BITS
-from accel.machine.declare import Form
+from accel.machine.declare import InstructionForm
 from accel.machine.intrinsics import operand_field
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
@@ -226,7 +226,7 @@ def _compute(machine: Machine, instruction: Instruction) -> tuple[Touch, ...]:
     return tuple(touch for touch in operands if touch is not None)
 
 
-def _operand(machine: Machine, instruction: Instruction, intrinsic: Form,
+def _operand(machine: Machine, instruction: Instruction, intrinsic: InstructionForm,
              name: str) -> Touch | None:
     operand = intrinsic.operand(name)
     scope = operand_scope(machine, instruction, intrinsic, name)
@@ -263,7 +263,7 @@ def compute_loops(instruction: Instruction) -> list[Mapping[str, int]]:
 _SELECTORS = {"a": "a_source", "b": "b_source", "dst": "destination"}
 
 
-def operand_scope(machine: Machine, instruction: Instruction, intrinsic: Form,
+def operand_scope(machine: Machine, instruction: Instruction, intrinsic: InstructionForm,
                   name: str) -> str:
     """The memory of an operand of an instruction on entries, allowed or not."""
     unit = machine.structure.unit(instruction.unit)

@@ -16,8 +16,8 @@ programs of many such statements: loops that only hold a loop share a line with 
 
 from collections.abc import Callable, Iterator
 
-from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Extent, Field, Read, Reduce,
-                         Select, Var, is_float)
+from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Extent, Extern, Field, Read,
+                         Reduce, Select, Var, is_float)
 
 from .affine import is_index
 from .nodes import (Alloc, Barrier, Combine, For, If, Program, Seq, Stmt, Store, Tensorized,
@@ -44,7 +44,7 @@ def _expr(expr: Expr, level: int) -> str:
         case Read(buffer, indices): return _access(buffer, indices)
         case Field(base, name): return f"{_expr(base, 99)}.{name}"
         case Binary(): return _binary(expr, level)
-        case Call(function, args): return f"{function}({_list(args)})"
+        case Call(function, args) | Extern(function, args): return f"{function}({_list(args)})"
         case Select(condition, a, b): return f"select({_list((condition, a, b))})"
         case Cast(value, dtype): return f"{dtype}({expr_text(value)})"
         case Reduce(op, value, axes):

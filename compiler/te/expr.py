@@ -2,7 +2,7 @@
 
 The kinds are few on purpose::
 
-    Const  Var  Read  Field  Binary  Call  Select  Cast  Reduce
+    Const  Var  Read  Field  Binary  Call  Select  Cast  Reduce  Extern
 
 `Read` names a `Buffer`, so one tree serves tensor expressions, loop programs and the bodies of
 declared intrinsics. Operands of an operator must agree in type; a Python number adopts the type
@@ -305,6 +305,21 @@ class Reduce(Expr):
         return self.value.dtype
 
 
+@dataclass(frozen=True, slots=True)
+class Extern(Expr):
+    """An element of what a function outside of the language makes of whole tensors: `args` are the
+    elements that it reads at this place, of which it may use all others as well. Programs have it
+    only where an instruction performs it; nothing else computes it.
+    """
+
+    function: str
+    args: tuple[Expr, ...]
+    dtype: str
+
+    def __post_init__(self):
+        numpy_dtype(self.dtype)
+
+
 def is_extent(value) -> bool:
     """True if it may be an extent."""
     if isinstance(value, Expr):
@@ -352,6 +367,7 @@ _CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
     Select: lambda node: (node.condition, node.a, node.b),
     Cast: lambda node: (node.value,),
     Reduce: lambda node: (node.value,),
+    Extern: lambda node: node.args,
 }
 
 
@@ -396,6 +412,7 @@ def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
         case Select(): return Select(*new)
         case Cast(_, dtype): return Cast(new[0], dtype)
         case Reduce(op, _, axes): return Reduce(op, new[0], axes)
+        case Extern(function, _, dtype): return Extern(function, new, dtype)
         case _: raise AssertionError(node)
 
 

@@ -7,11 +7,13 @@ The table lies in a buffer of its own, `rows`, which load fills: a block of lane
 each entry of the result, `gather` reads one whose every row begins with a number of 16 bits, which
 names a row of the table of `width` entries::
 
-    result[e, b] = rows[(first + number[e, b] * width + e) mod entries of rows]
+    result[e, b] = table[(number[e, b] * width + e) mod entries of the table]
 
 e counts the entries of a row of the instruction. Where its innermost loop does not move `a`, one
-number gives a whole row of the table. So every number names entries that there are.
+number gives a whole row of the table. Every number names entries that there are.
 """
+
+from dataclasses import replace
 
 import numpy as np
 from amaranth.hdl import Cat, Module, Mux, Signal
@@ -19,7 +21,12 @@ from amaranth.lib import data, wiring
 
 from accel.hw.parts import delayed
 from accel.hw.queue import Queue, tally
-from accel.machine.streams import StreamShape
+from accel.machine.config import AccelConfig, preset
+from accel.machine.intrinsics import SHIPPED, stream_op
+from accel.machine.machine import Machine
+from accel.machine.streams import Applied, Bound, Computes, StreamShape
+from accel.machine.structure import SHIPPED_STRUCTURE, BufferRecord
+from compiler.tensorize import Immediate
 
 NUMBER_BITS = 16
 """Of a number that names a row; with elements of a byte it takes two of them, the low one first."""
@@ -53,7 +60,7 @@ class Gather(wiring.Component):
             m.d.sync += place.eq(Mux(self.i.p.last, 0, place + 1))
 
         number = entry.word_select(row, len(entry) // rows)[:NUMBER_BITS]
-        named = fields.first + number * fields.width + place    # the buffer's power of two wraps it
+        named = number * fields.width + place           # the unit takes the low bits
         tag = data.StructLayout({"there": 1, "whole": 1, "last": 1})
         s0 = Signal(tag)
         m.d.comb += [s0.there.eq(read), s0.whole.eq(read & final), s0.last.eq(self.i.p.last)]
@@ -69,9 +76,37 @@ class Gather(wiring.Component):
         return m
 
 
-def gathered(rows: np.ndarray, table: np.ndarray, first: int, width: int) -> np.ndarray:
-    """The blocks of the table, (entries, lanes), that the numbers in entries name: of rows (rows,
-    entries, batch, lanes) the same."""
+def gathered(rows: np.ndarray, table: np.ndarray, width: int) -> np.ndarray:
+    """The blocks of the table, (entries, lanes), that the numbers in rows (rows, entries, batch,
+    lanes) name: the same shape."""
     numbers = np.ascontiguousarray(rows).view(np.uint16)[..., 0].astype(np.int64)
     places = np.arange(rows.shape[1])[:, None]
-    return table[(first + numbers * width + places) % len(table)]
+    return table[(numbers * width + places) % len(table)]
+
+
+def bound(elements: int, lanes: int, lookup: Applied) -> Bound:
+    """The width of the table of a network's lookup, and its blocks: a power of two of them."""
+    table, = lookup.constants
+    width = -(-table.shape[1] // lanes)
+    blocks = np.zeros((1 << (len(table) * width - 1).bit_length(), lanes), table.dtype)
+    blocks[:len(table) * width].reshape(len(table), -1)[:, :table.shape[1]] = table
+    return {"width": width}, blocks
+
+
+instruction = stream_op(
+    "gather", "gatherer", Gather, gathered,
+    fields=(Immediate("width", "uint16", 0, (1 << NUMBER_BITS) - 1),),
+    computes=Computes(("qgather",), bound, lambda n: n))
+
+
+def machine_of(config: AccelConfig, rows_bytes: int = 16384) -> Machine:
+    """A geometry with the unit, and so many bytes for tables."""
+    structure = SHIPPED_STRUCTURE.with_stream(
+        "gatherer", (("a", "res"), ("table", "rows"), ("dst", "gathered")),
+        (BufferRecord("rows", ("block_out",), "output", rows_bytes),
+         BufferRecord("gathered", ("batch", "block_out"), "output", "out_bytes")))
+    return Machine(replace(config, name=f"{config.name}-gather", structure=structure),
+                   (*SHIPPED, instruction))
+
+
+machine = machine_of(preset("tiny-1x4x4"))

@@ -80,8 +80,11 @@ def _instructions(machine) -> Iterator[str]:
 def _meaning(form) -> str:
     """The meaning in one line: destination, update, value, and where operands live."""
     from compiler.ir import expr_text
-    from lockstep.manual.instructions import UPDATE
+    from accel.machine.streams import StreamForm
+    from lockstep.manual.instructions import UPDATE, formula
 
+    if isinstance(form, StreamForm):
+        return formula(form)
     places = [f"{operand.name} in {'|'.join(operand.scopes)}"
               for operand in (form.dst, *form.operands)]
     value = form.value.value if form.reduce_axes else form.value

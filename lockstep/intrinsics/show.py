@@ -61,7 +61,7 @@ def _figures(machine: Machine, found: Facts) -> dict[str, Any]:
 def _computes(machine: Machine, found: Facts) -> bool:
     """True if its unit has a datapath."""
     kind = machine.structure.kind(found.unit)
-    return kind is not None and not kind.moves
+    return kind in (Kind.GEMM, Kind.VECTOR)
 
 
 def _verilog(machine: Machine, unit: str) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 from accel.machine import isa
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction, codes_of, finish
+from accel.machine.streams import StreamForm
 from accel.machine.structure import IMMEDIATE, Kind
 from compiler.tensorize import Immediate, Intrinsic
 
@@ -15,7 +16,8 @@ WORD = 64
 """Bits of the parts in which a word is shown."""
 
 NEIGHBOURS = {Kind.LOAD: (Kind.GEMM, Kind.GEMM), Kind.GEMM: (Kind.LOAD, Kind.VECTOR),
-              Kind.VECTOR: (Kind.GEMM, Kind.STORE), Kind.STORE: (Kind.VECTOR, Kind.VECTOR)}
+              Kind.VECTOR: (Kind.GEMM, Kind.STORE), Kind.STORE: (Kind.VECTOR, Kind.VECTOR),
+              Kind.STREAM: (Kind.LOAD, Kind.STORE)}
 """The kinds of units from which an example waits for a token, and which it gives one."""
 
 
@@ -25,7 +27,8 @@ def example(machine: Machine, name: str, form: int = 0) -> Instruction:
         return finish()
     intrinsic = machine.forms[name][form]
     kind, structure = Kind(intrinsic.unit), machine.structure
-    fields = _moved(machine, intrinsic) if kind.moves else _computed(machine, intrinsic)
+    fields = (_rows(machine, intrinsic) if isinstance(intrinsic, StreamForm) else
+              _moved(machine, intrinsic) if kind.moves else _computed(machine, intrinsic))
     waits, signals = (1 << structure.names.index(structure.meant(other))
                       for other in NEIGHBOURS[kind])
     return Instruction(name, machine.unit_of(name), {
@@ -43,6 +46,17 @@ def _moved(machine: Machine, form: Intrinsic) -> dict[str, Any]:
     return {"buffer": machine.structure.buffer_names.index(buffer),
             "base": isa.BASES.index("activations"), "dram": 0x40, "run": entry, **padding,
             "loops": [loop | ({"before": 1} if form.immediates else {})]}
+
+
+def _rows(machine: Machine, form: StreamForm) -> dict[str, Any]:
+    """Two rows of two entries, if a row may be so long."""
+    row = min(2, form.longest)
+    around = {"extent": 2, "dst": row, "a": row}
+    codes = codes_of(machine.structure, machine.unit_of(form.name))
+    return {"a_source": codes["a_source"].index(form.operands[0].scopes[0]), "base": {},
+            "loops": [around, *[{"extent": 1}] * (form.loops - 2),
+                      {"extent": row, "dst": 1, "a": 1}],
+            **{imm.name: _number(imm) for imm in form.immediates}}
 
 
 def _computed(machine: Machine, form: Intrinsic) -> dict[str, Any]:

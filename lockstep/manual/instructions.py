@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accel.machine.declare import InstructionForm
 from accel.machine.intrinsics import operand_field
 from accel.machine.machine import FINISH, Machine
+from accel.machine.streams import StreamForm
 from accel.machine.structure import FETCH, IMMEDIATE, Kind
 from compiler.ir import expr_text
 from compiler.te import Reduce
-from compiler.tensorize import Intrinsic
 
 from .timing import UnitTiming, timing_of
 from .words import WordField, fields_of
@@ -95,15 +96,20 @@ def facts_of(machine: Machine, name: str) -> Facts:
                  tuple(used_fields(machine, forms)), timing_of(machine, first))
 
 
-def _form(form: Intrinsic) -> FormFacts:
+def _form(form: InstructionForm) -> FormFacts:
     places = tuple(OperandPlace(operand.name, operand.shape, operand.dtype, operand.storage)
                    for operand in (form.dst, *form.operands))
     return FormFacts(formula(form), places, tuple(
         (imm.name, imm.dtype, imm.low, imm.high) for imm in form.immediates))
 
 
-def formula(form: Intrinsic) -> str:
-    """One iteration: ``dst[lane_b, lane_o] += sum over lane_i < 4 of ...``."""
+def formula(form: InstructionForm) -> str:
+    """One iteration: ``dst[lane_b, lane_o] += sum over lane_i < 4 of ...``; of a stream unit's a
+    row: ``dst row = softmax(a row, table, zp)``."""
+    if isinstance(form, StreamForm):
+        table = [operand.name for operand in form.operands[1:]]
+        names = ["a row", *table, *(imm.name for imm in form.immediates)]
+        return f"dst row = {form.name}({', '.join(names)})"
     indices = ", ".join(axis.var.name for axis in form.axes)
     value = form.value.value if isinstance(form.value, Reduce) else form.value
     over = ", ".join(f"{var.name} < {extent}" for var, extent in form.reduce_axes)
@@ -112,7 +118,7 @@ def formula(form: Intrinsic) -> str:
     return text.replace("[]", "")
 
 
-def used_fields(machine: Machine, forms: tuple[Intrinsic, ...]) -> Iterator[WordField]:
+def used_fields(machine: Machine, forms: tuple[InstructionForm, ...]) -> Iterator[WordField]:
     """The fields of its word that an instruction reads, in order of their bits."""
     read = {"opcode", "waits", "signals", "loops.extent"}
     for form in forms:
@@ -123,13 +129,13 @@ def used_fields(machine: Machine, forms: tuple[Intrinsic, ...]) -> Iterator[Word
             yield field
 
 
-def _moved(form: Intrinsic) -> set[str]:
+def _moved(form: InstructionForm) -> set[str]:
     padded = {"pad_value", "pad_high", "loops.before", "loops.after"} if form.immediates else set()
     return {"buffer", "base", "dram", "address", "run", "bits", "loops.dram",
             "loops.buffer"} | padded
 
 
-def _computed(machine: Machine, form: Intrinsic) -> set[str]:
+def _computed(machine: Machine, form: InstructionForm) -> set[str]:
     addressed = {"dst", *address_fields(form).values()}
     read = {f"base.{key}" for key in addressed} | {f"loops.{key}" for key in addressed}
     read |= addressed & {"c"}
@@ -137,6 +143,9 @@ def _computed(machine: Machine, form: Intrinsic) -> set[str]:
     acc = machine.structure.roles.acc
     read |= {"banks"} if any(acc in operand.scopes for operand in (form.dst, *form.operands)) \
         else set()
+    if isinstance(form, StreamForm):
+        table = {"entries"} if len(form.operands) > 1 else set()
+        return (read | {"a_source"} | table | {imm.name for imm in form.immediates}) - {"loops.b"}
     if form.unit == Kind.VECTOR:
         names = {operand.name: operand.scopes for operand in form.operands}
         read |= {"destination"} | {f"{name}_source" for name in names}
@@ -144,7 +153,7 @@ def _computed(machine: Machine, form: Intrinsic) -> set[str]:
     return read | {imm.name for imm in form.immediates}
 
 
-def address_fields(form: Intrinsic) -> dict[str, str]:
+def address_fields(form: InstructionForm) -> dict[str, str]:
     """The field, ``a``, ``b`` or ``c``, that addresses each operand in a buffer, by its name."""
     return {operand.name: operand_field(form, operand.name)
             for operand in form.operands if operand.scopes != (IMMEDIATE,)}

@@ -111,8 +111,10 @@ def timing_text(facts: Facts, bus_bytes: int) -> list[str]:
     waits = f"Besides tokens it waits for {'; '.join(timing.waits)}." if timing.waits else \
         "It waits for tokens alone."
     if not timing.write:
-        return [f"{timing.first} cycles from taking it to {timing.begins}, then "
-                f"{timing.interval} step of at most {bus_bytes} bytes a cycle.", waits]
+        step = (f"{timing.interval} step of at most {bus_bytes} bytes a cycle" if any(
+            field.path == "run" for field in facts.fields) else
+            f"at most {timing.interval} entry a cycle, as the component takes them")
+        return [f"{timing.first} cycles from taking it to {timing.begins}, then {step}.", waits]
     return [*_computed(timing), waits]
 
 

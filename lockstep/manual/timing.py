@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 from accel.datapath.plan import SELECT_CYCLES, plan
+from accel.machine.declare import InstructionForm
 from accel.machine.machine import Machine
+from accel.machine.streams import StreamForm
 from accel.machine.structure import IMMEDIATE, Kind
 from accel.machine.timing import CoreTiming
 from compiler.tensorize import Intrinsic
@@ -16,7 +18,10 @@ def _issue(timing: CoreTiming, unit: str) -> int:
 
 def _moves(timing: CoreTiming, unit: str) -> tuple[int, str, str]:
     """Cycles from taking an instruction to what it begins with, that, and what it waits for."""
+    steps = timing.nest_cycles + timing.read_cycles
     return {
+        Kind.STREAM: (3 + steps, "its first entry at the component", "room in its component, whose "
+                      "time comes on top, and the write of its last entry before it retires"),
         Kind.LOAD: (timing.load_cycles, "its first request to the memory", "requests, "
                     "bursts and data of the memory, and an earlier load whose data come first"),
         Kind.STORE: (timing.store_cycles, "the address of its first chunk", "room for "
@@ -31,7 +36,7 @@ class UnitTiming:
     ----------
     first : from taking the instruction to what `begins` says.
     interval : from one iteration to the next; load and store: of each step of at most `bus_bytes`
-        bytes.
+        bytes; of a stream unit from one entry to the next, at least.
     shared_interval : `interval` where two sources are in one buffer; 0 where that cannot be.
     latency : from operands to value, the stages of the datapath; 0 without a datapath.
     write : from an iteration's issue to the write of its result; 0 likewise.
@@ -52,10 +57,10 @@ class UnitTiming:
         return iterations * interval + self.first + self.write
 
 
-def timing_of(machine: Machine, form: Intrinsic) -> UnitTiming:
+def timing_of(machine: Machine, form: InstructionForm) -> UnitTiming:
     """The time of an instruction. Raises PlanError for a body that no datapath can have."""
     unit, timing = form.unit, machine.config.timing
-    if unit not in SELECT_CYCLES:
+    if isinstance(form, StreamForm) or unit not in SELECT_CYCLES:
         first, begins, waits = _moves(timing, unit)
         return UnitTiming(first, begins, 1, 0, 0, 0, (waits,))
     datapath = plan(machine, machine.unit_of(form.name))

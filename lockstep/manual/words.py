@@ -21,6 +21,7 @@ MEANINGS: Mapping[str, str] = {
     "banks": "banks that it touches and holds, bit i is bank i, of",
     "reset": "1: iterations that begin a reduction assign, they do not accumulate",
     "a_source": "where a is",
+    "entries": "of the table: 2^entries, from base.b on",
     "b_source": "where b is",
     "destination": "where the result goes",
     "buffer": "the buffer on the chip",
@@ -35,7 +36,7 @@ MEANINGS: Mapping[str, str] = {
                 "pad_value",
     "base.dst": "first entry of the destination",
     "base.a": "first entry of the first source",
-    "base.b": "first entry of the second source, or of the records of parameters",
+    "base.b": "first entry of the second source, or of the records of parameters, or of a table",
     "c": "entry of the table, or of the record of parameters, that stands beside another operand "
          "with an address at b; no loop moves it",
     "loops.extent": "iterations of the loop",

@@ -69,8 +69,8 @@ LAYOUT = {**SUMS, "at_every_border": SUMS,
           "conversions": [{"value": str, "bytes": int, "where": str}]}
 STRUCTURE = {
     "units": [{"name": str, "kind": str, "ports": [[str]]}],
-    "buffers": [{"name": str, "shape": [(int, str)], "element": str, "size": str, "banks": int,
-                 "packed": bool}]}
+    "buffers": [{"name": str, "shape": [(int, str)], "element": str, "size": (int, str),
+                 "banks": int, "packed": bool}]}
 MACHINE = {
     "config": {str: (int, float, str, [(int, str)], STRUCTURE, {str: (int, float, bool)})},
     "hash": str, "name": str,

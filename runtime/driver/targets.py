@@ -125,6 +125,12 @@ class Targets:
         return ACCEL not in self.names
 
     @property
+    def of_rows(self) -> frozenset[str]:
+        """The operators of rows that the accelerator has instructions of its own for."""
+        computed = self.device.machine.of_rows if self.device else ()
+        return frozenset(name for _, computes in computed for name in computes.operators)
+
+    @property
     def can_be_saved(self) -> bool:
         """True if a file can hold their compiled segments (`runtime.artifact`)."""
         return all(name in (ACCEL, HOST) or is_gpu(name) for name in self.names)

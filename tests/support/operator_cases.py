@@ -256,6 +256,8 @@ ELEMENTWISE = [
     OperatorCase("dequantizelinear", {"axis": 0},
                  (_of("int32", [2**31 - 1, -2**31, 2**24 + 1]), _of("float32", 0.5),
                   _of("int32", 2**24))),
+    OperatorCase("qgather", {}, (_int8(3, 2, 2), _int8(300, 5))),
+    OperatorCase("qgather", {}, (np.array([[[0, 0], [44, 1], [-1, 0]]], np.int8), _int8(301, 3))),
     OperatorCase("to_int8", {}, (np.arange(256).astype(np.uint8),)),
     OperatorCase("qtable", {}, (np.arange(-128, 128).astype(np.int8), _int8(256))),
     OperatorCase("qtable", {}, (_int8(2, 3, 5, 7), _int8(256))),

@@ -10,6 +10,7 @@ from amaranth.lib import data, memory, wiring
 from accel.machine.config import AccelConfig, preset
 from accel.machine.intrinsics import SHIPPED, stream_op
 from accel.machine.machine import Machine
+from accel.machine.program import Instruction
 from accel.machine.streams import StreamShape
 from accel.machine.structure import SHIPPED_STRUCTURE, BufferRecord
 from compiler.tensorize import Immediate
@@ -102,18 +103,45 @@ def picked(rows, table):
 
 
 MORE = (Immediate("more", "int8", -128, 127),)
+TILE = ("batch", "block_out")
 
 
 def machine_of(config: AccelConfig | None = None, reverse=Reverse, **names: str) -> Machine:
-    """A machine with a unit that reverses rows or adds to them, of entries of res, and one that
-    picks entries of int16 from a table, by elements of res. `names` are others for units and
-    buffers."""
-    tile = ("batch", "block_out")
+    """A machine with a unit ``turn`` that reverses rows of entries of res, or adds to them. `names`
+    are others for units and buffers."""
     structure = SHIPPED_STRUCTURE.with_stream(
-        "turn", [("a", "res"), ("dst", "turned")], [BufferRecord("turned", tile, "output", 512)]
+        "turn", [("a", "res"), ("dst", "turned")], [BufferRecord("turned", TILE, "output", 2048)]
     ).renamed(names)
     unit = names.get("turn", "turn")
     declared = (stream_op("reverse", unit, reverse, reversed_rows, longest=LONGEST),
                 stream_op("raise_by", unit, Raise, raised, fields=MORE))
     return Machine(replace(config or preset("tiny-1x4x4"), name="streams", structure=structure),
                    SHIPPED + declared)
+
+
+def picks_of(config: AccelConfig | None = None) -> Machine:
+    """A machine with a unit ``pick`` that reads a table in inp, by entries of res or of a buffer of
+    its own; two instructions with a component each share the table's port."""
+    structure = SHIPPED_STRUCTURE.with_stream(
+        "pick", [("a", "res"), ("a", "places"), ("table", "inp"), ("dst", "picked")],
+        [BufferRecord("picked", ("batch", "block_in"), "operand", 2048),
+         BufferRecord("places", TILE, "output", 1024)])
+    declared = tuple(stream_op(name, "stream", Pick, picked) for name in ("pick_from", "pick_too"))
+    return Machine(replace(config or preset("tiny-1x4x4"), name="picks", structure=structure),
+                   SHIPPED + declared)
+
+
+def row_instruction(machine: Machine, name: str, rows: int, length: int, base: dict[str, int],
+                    step: int = 1, source: str = "res", entries: int = 0,
+                    **fields: int) -> Instruction:
+    """Rows one behind the other, their entries `step` apart; addresses wrap nowhere."""
+    unit, far = machine.unit_of(name), abs(step) * length
+    back = (length - 1) * abs(step) if step < 0 else 0
+    place = {key: base.get(key, 0) + back * (key != "b") for key in ("a", "dst", "b")}
+    around = {"extent": rows, "a": far, "dst": far}
+    row = {"extent": length, "a": step % (1 << 16), "dst": step % (1 << 16)}
+    return Instruction(name, unit, {
+        "opcode": machine.opcodes[name], "entries": entries, "base": place,
+        "a_source": machine.structure.unit(unit).at("a").index(source),
+        "loops": [around, {"extent": 1}, {"extent": 1}, {"extent": 1}, row], **fields},
+        structure=machine.structure)

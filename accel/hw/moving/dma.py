@@ -27,7 +27,7 @@ def run_layout(word: data.StructLayout) -> data.StructLayout:
     """One iteration of an instruction with this word: byte addresses, bytes − 1, and whether it is
     the last. Of packed elements `address` counts what a byte of memory unpacks to."""
     return data.StructLayout({"dram": 32, "address": 24, "run": 16, "pad": 1, "pad_value": 8,
-                              "buffer": 3, **_optional(word), "last": 1})
+                              "buffer": word["buffer"].width, **_optional(word), "last": 1})
 
 
 def _optional(word: data.StructLayout) -> dict[str, int]:
@@ -90,8 +90,8 @@ class Front(wiring.Component):
             1, timing.in_flight, timing.queue_cycles, pause=True)
         m.submodules.nest = nest = LoopNest(
             self._word["loops"].shape, {"dram": 32, "buffer": 24}, data.StructLayout({
-                "index": INDEX_BITS, "run": 16, "pad_value": 8, "buffer": 3,
-                **_optional(self._word)}), timing)
+                "index": INDEX_BITS, "run": 16, "pad_value": 8,
+                "buffer": self._word["buffer"].width, **_optional(self._word)}), timing)
         m.submodules.ahead = ahead = Ahead(self._run, timing)
 
         m.d.comb += [

@@ -111,7 +111,7 @@ class Store(wiring.Component):
         config = self._config
         m.submodules.front = front = Front(config, self._unit.name)
         # Which buffer a step reads, where there are several.
-        several = {"buffer": 3} if len(self._unit.reads) > 1 else {}
+        several = {"buffer": len(front.run.p.buffer)} if len(self._unit.reads) > 1 else {}
         m.submodules.stepper = stepper = Stepper(config, 24, 32, data.StructLayout(
             {"last": 1, **several}))
         m.submodules.writer = writer = BurstWriter(config)

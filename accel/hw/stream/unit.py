@@ -35,10 +35,10 @@ class StreamUnit(wiring.Component):
     far as `Ahead` has. Throughput: an entry a cycle, or what the component takes; without a table,
     entries of the next instruction follow at once. A unit with a table begins an instruction when
     the one before is written: the table's place is that of one instruction.
-    Latency: the first entry is offered to the component ``2 + nest_cycles + read_cycles`` + 1
-    cycles after its instruction is taken, and what it makes is written in the cycle after it is
-    offered; an instruction retires two cycles after its last write, if its signals are granted at
-    once.
+    Latency: the first entry is offered to the component ``3 + nest_cycles + read_cycles`` cycles
+    after its instruction is taken, and what the component makes is written in the cycle after it
+    is offered; an instruction retires two cycles after its last write, if its signals are granted
+    at once.
 
     Members beside those of every unit: the buffers of its ports.
     """

@@ -293,7 +293,7 @@ class _Lowering:
                 values = base[which] + steps // move.step
                 banks |= self._banks(values, spans[which])
                 put(words, place, values)
-            if tile.intrinsic.unit in ("gemm", "vector"):
+            if tile.intrinsic.unit in ("gemm", "vector"):      # others use no banks
                 put(words, WordBits.of(layout, ("banks",)), banks)
             rows.words[at] = words
             self._write_origins(part, sites, which, iteration, at, rows)

@@ -205,6 +205,8 @@ class TensorizedTile:
             yield from self._copies()
         elif self.intrinsic.unit == "gemm":
             yield self._compute({})
+        elif self.intrinsic.unit == "stream":
+            yield self._stream()
         else:
             yield self._vector()
 
@@ -287,6 +289,50 @@ class TensorizedTile:
         fields["destination"] = codes["destination"].index(destination.buffer.scope)
         return self._compute(fields)
 
+    def _stream(self) -> Made:
+        """Builds an instruction of a stream unit, whose innermost loop is over the entries of a
+        row: the one that moves the dimension before the entry's own."""
+        bound = {field: whole(self.binding.tile(name))
+                 for field, name in operands_of(self.tile).items()}
+        addresses = {field: self._entries(read) for field, read in bound.items()}
+        row = self._row(bound["dst"])
+        loops = self._merged(addresses, row)
+        loops.append((1, {}) if row is None else (self.extents[row], {
+            field: form.over(row) for field, form in addresses.items()}))
+        if len(loops) > self.intrinsic.loops:
+            raise NotAffine(f"{len(loops)} loops")
+        self._check_range(addresses)
+        if any(strides.pop("b", 0) for _, strides in loops):
+            raise NotAffine("a loop that moves a table")
+        words = [{"extent": extent, **strides} for extent, strides in loops]
+        unit = self.machine.structure.unit(self.machine.unit_of(self.intrinsic.name))
+        fields: dict[str, object] = {
+            "a_source": isa.selectors(unit)["a_source"].index(bound["a"].buffer.scope)}
+        if "b" in bound:
+            fields["entries"] = bound["b"].buffer.shape[0].bit_length() - 1
+        return self._made(fields | self._immediates() | {
+            "base": {field: form.offset for field, form in addresses.items()},
+            "loops": [{}] * (self.intrinsic.loops - len(words)) + words}, {})
+
+    def _immediates(self) -> dict[str, int]:
+        """The immediates of a computation, which are constants."""
+        values = {immediate.name: self.binding.immediate(immediate.name)
+                  for immediate in self.intrinsic.immediates}
+        assert all(isinstance(value, Const) for value in values.values())
+        return {name: int(value.value) for name, value in values.items()
+                if isinstance(value, Const)}
+
+    def _row(self, dst: Read) -> Var | None:
+        """The loop over the entries of a row; None where a row is one entry."""
+        at = len(dst.indices) - len(self.intrinsic.dst.shape) - 1
+        place, entries = dst.indices[at], dst.buffer.shape[at]
+        if entries == 1:
+            return None
+        innermost = [*self.extents][-1:]
+        if innermost != [place] or self.extents[innermost[0]] != entries:
+            raise NotAffine("a row that is not the innermost loop as a whole")
+        return innermost[0]
+
     def _compute(self, fields: dict[str, object]) -> Made:
         """Builds a gemm or vector instruction."""
         bound = {field: whole(self.binding.tile(name))
@@ -304,11 +350,7 @@ class TensorizedTile:
         words = [{"extent": extent, **strides} for extent, strides in loops]
         places = {field: form.offset for field, form in addresses.items()}
         fields |= {"c": places.pop("c")} if "c" in places else {}
-        for immediate in self.intrinsic.immediates:
-            value = self.binding.immediate(immediate.name)
-            assert isinstance(value, Const)
-            fields[immediate.name] = int(value.value)
-        return self._made(fields | {
+        return self._made(fields | self._immediates() | {
             "reset": int(begin), "base": places,
             "loops": [{}] * (self.intrinsic.loops - len(words)) + words}, spans)
 
@@ -323,9 +365,13 @@ class TensorizedTile:
         return self.binding.begins and all(
             value == 0 for var, value in self.fixed.items() if var in begin)
 
-    def _merged(self, addresses: Mapping[str, AffineAddress]) -> list[tuple[int, dict[str, int]]]:
+    def _merged(self, addresses: Mapping[str, AffineAddress], but: Var | None = None
+                ) -> list[tuple[int, dict[str, int]]]:
+        """The loops, neighbours that step as one joined, `but` for one of them."""
         result: list[tuple[int, dict[str, int]]] = []
         for var, extent in self.extents.items():
+            if var == but:
+                continue
             strides = {field: form.over(var) for field, form in addresses.items()}
             if extent == 1:
                 continue

@@ -71,6 +71,8 @@ def _written(forms: Forms, node: Node) -> tuple[Stored | None, str]:
     x = forms.stored(source) if source else None
     if isinstance(x, Activation):
         return replace(x, plain=False), f"as {source}, which it reads"
+    if is_row_function(node):
+        return rows(shape), f"{node.op} writes rows"
     return images(shape), f"{node.op} writes {'images' if len(shape) == 4 else 'rows'}"
 
 

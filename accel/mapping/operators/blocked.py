@@ -195,6 +195,24 @@ class Quantization:
     planes: int = 0
 
 
+@dataclass(frozen=True)
+class Streamed:
+    """How an instruction of a stream unit computes the rows of ``quantized``.
+
+    name : of the instruction.
+    buffers : of the stages ``input``, ``quantized`` and, where there is one, ``table``.
+    fields : its immediates.
+    cycles : from one row to the next.
+    repeats : each entry of a row reads the first entry of the input's.
+    """
+
+    name: str
+    buffers: Mapping[str, str]
+    fields: Mapping[str, int]
+    cycles: int
+    repeats: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class BlockedOperator:
     """An operator as the accelerator computes it.
@@ -220,6 +238,7 @@ class BlockedOperator:
         row fits, or rows lie across lanes.
     across : of rows across lanes, how many elements of an entry lie together in memory; else 0.
     sharers : units of vector that take tiles in turn.
+    stream : the instruction of a stream unit that computes whole rows.
     """
 
     stages: dict[str, Tensor]
@@ -236,6 +255,7 @@ class BlockedOperator:
     totals: Mapping[str, str] = field(default_factory=dict)
     across: int = 0
     sharers: int = 1
+    stream: Streamed | None = None
 
     @property
     def output(self) -> Tensor:

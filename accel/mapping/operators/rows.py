@@ -5,7 +5,7 @@ every lane; a tile holds whole rows. Rows *across* lanes have a lane each: an en
 as many rows as there are lanes, and so are totals and numbers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Window, inside,
@@ -31,6 +31,27 @@ def row_function(name: str, x: Activation, selection: RowSelection, blocks: Bloc
     ``output``.
     """
     return _Along(name, selection, blocks, x=x, apart=apart).run()
+
+
+def rows_along(name: str, x: Activation, pad: int, blocks: Blocks
+               ) -> tuple[Tensor, Callable[..., Expr], Tensor]:
+    """Rows along lanes: the stored tensor, an element of its blocks, and the blocks. Elements
+    beyond a row are `pad`."""
+    size = blocks.block_out
+    groups, count = -(-x.n // blocks.batch), x.channel_blocks(blocks, size)
+    stored = (x.stored_shape(blocks) if x.plain else
+              (groups, x.h, x.w, blocks.batch, count, size))
+    source = te.placeholder(stored, "int8", f"{name}_x")
+
+    def element(n, h, w, c, b, i):
+        image, channel = n * blocks.batch + b, c * size + i
+        read = source[image, h, w, channel] if x.plain else source[n, h, w, b, c, i]
+        there = inside([(image, groups * blocks.batch, x.n)]) if x.plain else []
+        there += inside([(channel, count * size, x.c)])
+        return te.select(te.all_of(*there), read, pad) if there else read
+
+    return source, element, te.compute((groups, x.h, x.w, count, blocks.batch, size), element,
+                                       f"{name}_input")
 
 
 @dataclass
@@ -152,22 +173,9 @@ class _Along(Stages):
 
     def _input(self) -> tuple[Tensor, Tensor]:
         """The stored tensor and its blocks; elements beyond a row are the selection's padding."""
-        x, size = self.x, self.blocks.block_out
-        groups, count = -(-x.n // self.blocks.batch), x.channel_blocks(self.blocks, size)
-        stored = (x.stored_shape(self.blocks) if x.plain else
-                  (groups, x.h, x.w, self.blocks.batch, count, size))
-        source = te.placeholder(stored, "int8", f"{self.name}_x")
-
-        def element(n, h, w, c, b, i):
-            image, channel = n * self.blocks.batch + b, c * size + i
-            read = source[image, h, w, channel] if x.plain else source[n, h, w, b, c, i]
-            there = inside([(image, groups * self.blocks.batch, x.n)]) if x.plain else []
-            there += inside([(channel, count * size, x.c)])
-            return te.select(te.all_of(*there), read, self.selection.pad) if there else read
-
-        self.element = element
-        return source, te.compute((groups, x.h, x.w, count, self.blocks.batch, size), element,
-                                  f"{self.name}_input")
+        source, self.element, blocked = rows_along(self.name, self.x, self.selection.pad,
+                                                   self.blocks)
+        return source, blocked
 
     def _total(self, stage: RowStage) -> Tensor:
         (step,), role = stage.steps, self._role("n")

@@ -138,7 +138,8 @@ class Choices:
     def _rooms(self, first: MappedLayer, second: MappedLayer) -> tuple[Room, Room]:
         """Halves of the buffers that two layers share."""
         operator = second.operator
-        return halves(self.machine.config, ["out", *["acc"] * bool(operator.accumulators),
+        return halves(self.machine.config, [*["out"] * (operator.stream is None),
+                                            *["acc"] * bool(operator.accumulators),
                                             *["par"] * bool(operator.parameters),
                                             *["res"] * bool(first.operator.residuals)])
 

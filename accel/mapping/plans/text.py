@@ -55,8 +55,10 @@ def described(operator: BlockedOperator) -> str:
     own = (f", by {operator.by['acc']} in {shape.passes} passes of {shape.weights} elements"
            if shape.weights else several)
     step = f", each {shape.step} elements further" if shape.step else ""
+    by = (f", by {operator.stream.name} in {shape.row_cycles} cycles a row" if operator.stream
+          else "")
     planes = f", sums in {shape.planes} elements" if shape.planes else ""
-    return f"{', '.join(operator.stages)} of {shape}{gathered}{packed}{own}{step}{planes}"
+    return f"{', '.join(operator.stages)} of {shape}{gathered}{packed}{own}{step}{planes}{by}"
 
 
 def tiles_text(tiles: Tiles, threads: int) -> str:

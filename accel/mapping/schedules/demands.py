@@ -51,7 +51,8 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
     entry = {name: buffer.entry_bytes for name, buffer in config.buffers.items()}
     results = outputs * max(shape.planes, 1)
     steps, work, kernel, records, lanes = tiles.pieces, 0, 0, 0, results
-    pixels = _window(shape, tiles) * _loaded(shape, tiles) * shape.inputs * entry["res"] * steps
+    read, written_to, _ = shape.buffers
+    pixels = _window(shape, tiles) * _loaded(shape, tiles) * shape.inputs * entry[read] * steps
     if shape.numbers:                                       # each input is whole rows
         rows = _window(shape, tiles) * shape.channels * shape.inputs * entry["res"]
         pixels = np.where(tiles.stationary == "input", rows, pixels)
@@ -70,15 +71,17 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
         lanes = (lanes + outputs * (taps * shape.accumulators * max(shape.gathered, 1)
                                     + shape.totals)
                  + tiles.rows * tiles.columns * (shape.numbers - shape.totals))
+        if shape.row_cycles:
+            lanes = tiles.rows * tiles.columns * shape.row_cycles
         if shape.across:                                    # each number waits for those before it
             lanes = lanes + shape.numbers * CHAINED / np.where(
                 tiles.stationary == "input", cuts / shape.times, 1)
-    lanes = lanes * config.vector_beats
+    lanes = lanes * (1 if shape.row_cycles else config.vector_beats)
     if shape.parameters:
         records = _records(shape, replace(tiles, pieces=1)) * entry["par"]
     beat = max(1, config.bus_bytes // shape.across) if shape.across else 1
     pixels, stored = (_slowed(config, size * beat, run) / config.bus_bytes for size, run in zip(
-        (pixels, results * entry["out"]), _runs(config, shape, tiles), strict=True))
+        (pixels, results * entry[written_to]), _runs(config, shape, tiles), strict=True))
     pixels = np.maximum(pixels, written / config.bus_bytes)     # load writes no faster
     kernel, records = kernel / config.bus_bytes, records / config.bus_bytes
     met = shape.residuals * (stored + ISSUE)                # loaded as the result is stored
@@ -163,30 +166,31 @@ def _slowed(config: AccelConfig, size: Number, run: Number) -> Number:
 def needs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
            room: Room) -> list[tuple[str, Number, Number]]:
     """For each buffer its name, the entries that a tile takes, and those that it may take."""
+    read, written, table = shape.buffers
     images, cuts = _counts(shape, tiles)
     kept = {name: (tiles.stationary == operand) & (times * shape.times == 1)
             for operand, times, names in (("w", cuts, ("wgt", "par")), ("input", images, ("inp",)))
-            for name in names} | {"tab": True}
+            for name in names} | {table: True}
     have = {name: (end - begin) // np.where(kept.get(name, False), 1, threads)
             for name in config.buffers                      # what is loaded once has one copy
             for begin, end in (room_of(config, room, name),)}
     channels = tiles.channels * shape.phases
     outputs = tiles.rows * tiles.columns * channels
     pixels = _window(shape, tiles)
-    needs = [("out", outputs * max(shape.planes, 1))]
+    needs = [(written, outputs * max(shape.planes, 1))]
     if shape.accumulators or shape.numbers:
         needs.append(("acc", outputs * shape.accumulators
                       + tiles.rows * tiles.columns * shape.numbers))
     if shape.parameters:
         needs.append(("par", _records(shape, tiles)))
     if shape.tables:
-        needs.append(("tab", shape.tables))
+        needs.append((table, shape.tables))
     if shape.weighted:
         needs += [("inp", pixels * (tiles.channels if shape.diagonal else tiles.depth)),
                   ("wgt", channels * _taps(shape, tiles) * tiles.depth * shape.passes)]
         needs += [("res", outputs * shape.residuals)] * bool(shape.residuals)
     else:
-        needs.append(("res", (pixels * shape.inputs + shape.repeated) * _loaded(shape, tiles)))
+        needs.append((read, (pixels * shape.inputs + shape.repeated) * _loaded(shape, tiles)))
     return [(name, need, have[name]) for name, need in needs]
 
 
@@ -231,6 +235,8 @@ def _loaded(shape: Shape, tiles: Tiles) -> Number:
     """The input blocks that a layer without products holds of a tile at once."""
     if shape.gathered:
         return _up(shape.gathered, tiles.pieces)
+    if shape.repeats:
+        return np.ones_like(tiles.channels)
     return np.where(_keeps_rows(shape, tiles), shape.channels, tiles.channels)
 
 

@@ -29,6 +29,7 @@ from accel.mapping.lowering import LoweringError
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
 from accel.mapping.schedules.demands import cost_of, piece_of
 from accel.mapping.schedules.ranking import choose
+from accel.mapping.schedules.streams import streamed
 from accel.mapping.schedules.tiles import Shape, Tiles, most_threads, shape_of
 from compiler.ir import Program, loops
 from compiler.schedule import Schedule
@@ -164,7 +165,7 @@ class LayerSteps:
     def place_results(self) -> None:
         """Places results of a tile in out and acc."""
         self["quantized"].compute_at(self.tile_loop)
-        self["quantized"].set_scope("out")
+        self["quantized"].set_scope(self._scope("quantized", "out"))
         for role in _readers_first(self.operator):
             if role not in self.operator.totals:
                 self[role].compute_at(self._result_loop(role))
@@ -172,7 +173,7 @@ class LayerSteps:
 
     def place_operands(self) -> None:
         """Places operands where they are used."""
-        loop, scope = self.tile_loop, "res"
+        loop, scope = self.tile_loop, self._scope("input", "res")
         if "w" in self.stages:
             loop, scope = self._order_products(), "inp"
             w = self["w"] if self.computed_weights else self["w"].cache_read("wgt")
@@ -199,9 +200,14 @@ class LayerSteps:
         for role in self.operator.parameters:
             self[role].cache_read("par").compute_at(self._kept("w", self._reader_loop(role, loop)))
         for role in self.operator.tables:
-            self[role].cache_read("tab")
+            self[role].cache_read(self._scope(role, "tab"))
         if self.operator.row:
             self._pack_rows()
+
+    def _scope(self, role: str, usual: str) -> str:
+        """The buffer of a stage."""
+        stream = self.operator.stream
+        return stream.buffers[role] if stream else usual
 
     def _result_loop(self, role: str) -> str:
         """The loop that computes a stage: numbers of rows come before the parts of their results.
@@ -314,7 +320,8 @@ class LayerSteps:
                      *["w"] * self.computed_weights):
             self._copy(self.stages[role], "load")
         for role, scope in (("w", "wgt"), *((role, "par") for role in self.operator.parameters),
-                            *((role, "tab") for role in self.operator.tables)):
+                            *((role, self._scope(role, "tab"))
+                              for role in self.operator.tables)):
             if role in self.stages and (role != "w" or not self.computed_weights):
                 self._copy(f"{self.stages[role]}_{scope}", "load")
         if "acc" in self.stages:
@@ -330,12 +337,17 @@ class LayerSteps:
         return tuple(role for role in (*self.operator.accumulators, "quantized") if role != "acc")
 
     def compute(self) -> None:
-        """Replaces what vector computes of them by instructions."""
+        """Replaces what vector, or a stream unit, computes of them by instructions."""
+        if self.operator.stream:
+            self.steps = Schedule(streamed(self.machine, self.steps.program, self.operator))
+            return
         for place, forms in self._places():
             self._try(place, forms)
 
     def program_computed(self) -> Program | None:
         """The program after `compute`, made in one step; None where that refuses."""
+        if self.operator.stream:
+            return streamed(self.machine, self.steps.program, self.operator)
         return tensorized(self.steps.program, dict(self._places()))
 
     def _places(self) -> Iterator[tuple[str, Iterable[Intrinsic]]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import ceil, isqrt, prod
+from typing import Any
 
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
 
@@ -38,7 +39,8 @@ class Shape:
     false, and its input blocks are its output blocks; they also are in a layer with products that
     is `diagonal`. Each position is `phases` output pixels. All is computed `times` times, for
     groups of images and of channels, or leading dimensions. A function of rows whose totals have
-    `inputs` of their own loads rows in parts, for each of them.
+    `inputs` of their own loads rows in parts, for each of them. One instruction of a stream unit
+    takes `row_cycles` for a row, and has its operands in `buffers`.
     """
 
     rows: int
@@ -71,6 +73,9 @@ class Shape:
     planes: int = field(default=0, repr=False)          # elements of a sum that is not requantized
     across: int = field(default=0, repr=False)          # of rows across lanes, what lies together
     sharers: int = field(default=1, repr=False)         # units of vector that take tiles in turn
+    row_cycles: int = field(default=0, repr=False)      # of a row by a stream unit, which is whole
+    buffers: tuple[str, str, str] = field(default=("res", "out", "tab"), repr=False)
+    repeats: bool = field(default=False, repr=False)    # a row of the input is one entry
 
 
 def shape_of(operator: BlockedOperator) -> Shape:
@@ -89,7 +94,7 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  not weighted and "params" in stages and len(stages["params"].shape) == 3,
                  window.dilations,
                  depth == 0, phases, prod(size.get(axis, 1) for axis in AROUND), repeated,
-                 len(operator.tables),
+                 sum(stages[role].shape[0] if operator.stream else 1 for role in operator.tables),
                  0 if weighted or "depth" not in operator.reduced
                  else operator.reduced["depth"].extent, operator.weight_bits,
                  operator.reduced["passes"].extent if "passes" in operator.reduced else 1,
@@ -97,7 +102,17 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  prod(window.kernel) if "params_taps" in stages else 0, len(operator.numbers),
                  sum(bool(operator[role].reduce_axes) for role in operator.numbers),
                  operator.step, len(operator.residuals), tile.get("s", 0), operator.across,
-                 operator.sharers)
+                 operator.sharers, **_streamed(operator))
+
+
+def _streamed(operator: BlockedOperator) -> dict[str, Any]:
+    """The fields of a shape that say how a stream unit computes it."""
+    stream, usual = operator.stream, ("res", "out", "tab")
+    if stream is None:
+        return {}
+    return {"row_cycles": stream.cycles, "repeats": stream.repeats, "buffers": tuple(
+        stream.buffers.get(role, name)
+        for role, name in zip(("input", "quantized", "table"), usual, strict=True))}
 
 
 def most_threads(shape: Shape, threads: int) -> int:
@@ -112,6 +127,8 @@ def smallest(shape: Shape) -> Tiles:
     """The tile that takes the least of every buffer."""
     if shape.row:
         return Tiles(1, 1, 1, shape.depth)
+    if shape.row_cycles:
+        return Tiles(1, 1, shape.channels, 1)
     if shape.numbers:
         return Tiles(1, 1, 1, 1, "input")
     return Tiles(1, 1, 1, 1, pieces=max(shape.gathered, prod(shape.kernel)))
@@ -119,7 +136,8 @@ def smallest(shape: Shape) -> Tiles:
 
 def whole_tiles(shape: Shape) -> Iterable[Tiles]:
     """Tiles whose windows are loaded at once, with either operand stationary or none."""
-    cuts = [shape.channels] if shape.numbers else pieces_of(shape.channels)
+    whole = shape.numbers or shape.row_cycles
+    cuts = [shape.channels] if whole else pieces_of(shape.channels)
     for rows, columns, channels, depth in product(
             pieces_of(shape.rows), pieces_of(shape.columns), cuts, depths_of(shape)):
         yield Tiles(rows, columns, channels, depth)

@@ -9,13 +9,17 @@ from accel.datapath.plan import plan
 from accel.machine import isa
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
+from accel.machine.declare import InstructionForm
 from accel.machine.status import Run, Status
+from accel.machine.streams import LONGEST, StreamForm
 from accel.machine.structure import FETCH, Kind
 from accel.machine.words import decode_words
-from accel.proof.access import WRITABLE, Touch, accumulates, touches, valid_box
+from accel.proof.access import (WRITABLE, Touch, accumulates, row_length, touches,
+                                valid_box)
 
 from accel.sim.programs.case import Case
 from accel.sim.programs.forms import Form, form_of, forms
+from accel.sim.programs.instructions import WHOLE
 
 DISTANCES = (1, 2, 3)
 """Distances, in iterations, of two updates of one entry, for which the bypass is checked."""
@@ -25,7 +29,7 @@ class Coverage:
     """Counts by group and bin. The bins that a machine must fill exist from the start.
 
     Groups: ``loop`` (opcode and loop level of extent > 1), ``form`` (every `Form` of every
-    instruction), ``bypass`` (unit and distance),
+    instruction), ``row`` (the longest that a component takes), ``bypass`` (unit and distance),
     ``alias`` (a source that meets its own destination), ``token`` (ordered pair), ``stall`` (unit
     and cause), ``pad`` (edge and loop), ``align`` (bytes at odd places), ``bank``, ``segment``,
     ``fault`` (status and who is blamed).
@@ -79,14 +83,19 @@ class Coverage:
     def _required(self) -> Iterator[tuple[str, str]]:
         for name, intrinsics in self.machine.forms.items():
             yield from (("immediate", text) for _, text in self._ends(name))
-            yield from (("loop", f"{name} loop {level}") for level in range(intrinsics[0].loops))
+            yield from (("loop", f"{name} loop {level}") for level in range(intrinsics[0].loops)
+                        if level < intrinsics[0].loops - 1 or _longest(intrinsics[0]) > 1)
+            if _longest(intrinsics[0]) <= WHOLE:
+                yield "row", f"longest of {name}"
         every = forms(self.machine)
         yield from (("form", str(form)) for form in every)
         structure, units = self.machine.structure, self.machine.structure.names
         for unit in (one.name for one in structure.units if not one.kind.moves):
             if any(form.unit == unit and form.reset for form in every):
                 yield from (("bypass", f"{unit} at distance {d}") for d in DISTANCES)
-            yield from (("bank", f"{unit} in {which}") for which in ("bank 0", "bank 1", "both"))
+            if self._has_banks(unit):
+                yield from (("bank", f"{unit} in {which}")
+                            for which in ("bank 0", "bank 1", "both"))
         if self._meets_itself:
             yield "alias", f"{structure.roles.vector} reads what it wrote"
         yield from (("token", f"{a} to {b}") for a in units for b in units)
@@ -100,6 +109,11 @@ class Coverage:
         yield from (("fault", f"{status.text} of {unit}")
                     for status, units in self._blamed().items() for unit in units)
 
+    def _has_banks(self, unit: str) -> bool:
+        """True if a unit uses the accumulators."""
+        structure = self.machine.structure
+        return structure.roles.acc in structure.unit(unit).buffers
+
     def _blamed(self) -> dict[Status, tuple[str, ...]]:
         """Whom each error can be of. Words of gemm have no selector that could be illegal."""
         structure = self.machine.structure
@@ -112,7 +126,7 @@ class Coverage:
         """The ends of immediates of one's own of an instruction, and their bins."""
         body = self.machine.intrinsic(name)
         for one in body.immediates:
-            if one.name in self.machine.immediates.get(body.unit, {}):
+            if one.name in self.machine.immediates.get(self.machine.unit_of(name), {}):
                 yield (one.name, one.low), f"least {one.name} of {name}"
                 yield (one.name, one.high), f"greatest {one.name} of {name}"
 
@@ -129,10 +143,11 @@ class Coverage:
         for unit in units:
             kind = self.machine.structure.unit(unit).kind
             dma = kind.moves
-            causes = ["command", "signal", "memory" if dma else "bank"]
+            causes = ["command", "signal"]
+            causes += ["memory"] if dma else ["bank"] if self._has_banks(unit) else []
             causes += [other for other in units if not (dma and other == unit)]
             meets = (self._meets_itself if kind is Kind.VECTOR else
-                     not dma and plan(self.machine, unit).hazard_cycles > 0)
+                     kind is Kind.GEMM and plan(self.machine, unit).hazard_cycles > 0)
             causes += ["hazard"] if meets else []
             yield from (("stall", f"{unit} for {cause}") for cause in causes)
 
@@ -143,6 +158,8 @@ class Coverage:
         for level, loop in enumerate(instruction.fields["loops"]):
             if loop["extent"] > 1:
                 yield "loop", f"{instruction.name} loop {level}"
+        if row_length(instruction) == _longest(self.machine.intrinsic(instruction.name)):
+            yield "row", f"longest of {instruction.name}"
         for source in instruction.waits:
             yield "token", f"{source} to {instruction.unit}"
         if instruction.unit in self.machine.structure.moved:
@@ -205,6 +222,11 @@ class Coverage:
 _ALIGNMENTS = ("from an odd place in memory", "from an odd place in the buffer",
                "of an odd number of bytes", "lower in the buffer", "higher in the buffer",
                "aligned alike", "across 64 bytes")
+
+
+def _longest(form: InstructionForm) -> int:
+    """The most entries of a row of a stream unit's instruction; without limit of others."""
+    return form.longest if isinstance(form, StreamForm) else LONGEST + 1
 
 
 def _name(form: Form) -> str:

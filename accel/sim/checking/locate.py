@@ -1,8 +1,8 @@
 """Locates where two simulators diverge: the first instruction after which their states differ.
 
-The program is cut after each instruction in turn. What it then holds in out and acc is made
-visible by instructions appended to the cut: out is stored, then acc byte by byte through out.
-(What load put into its buffers shows when gemm or vector read it.)
+The program is cut after each instruction in turn. What it then holds in buffers of results and in
+acc is made visible by instructions appended to the cut: these are stored, then acc byte by byte
+through out. (What load put into its buffers shows when gemm or vector read it.)
 """
 
 from collections.abc import Callable, Sequence
@@ -119,19 +119,23 @@ def _matched(machine: Machine, stream: list[Instruction]) -> list[Instruction]:
 
 def _show(machine: Machine, stream: list[Instruction],
           offset: int) -> tuple[list[Instruction], list[str]]:
-    """Append stores of out and, where there is `shr`, of each byte of acc; what each byte that they
-    store is."""
+    """Append stores of all results and, where there is `shr`, of each byte of acc; what each byte
+    that they store is."""
     roles = machine.structure.roles
     out, acc = (machine.config.buffers[name] for name in (roles.out, roles.acc))
-    store = _store_out(machine, offset)
-    steps = [(store, [f"byte {k} of {out.name}" for k in range(out.size_bytes)])]
+    steps: list[tuple[Instruction, list[str]]] = []
+    for name in machine.structure.moved[roles.store]:
+        store = _stored(machine, name, offset + sum(len(step[1]) for step in steps))
+        steps.append((store, [f"byte {k} of {name}" for k in range(
+            machine.config.buffers[name].size_bytes)]))
     part = min(out.depth, acc.depth)
     for first in range(0, acc.depth, part) if "shr" in machine.opcodes else ():
         for byte in range(4):
             steps.append((_byte_to_out(machine, first, part, byte), []))
             names = [f"byte {byte} of lane {k % machine.config.lanes} of {acc.name} entry "
                      f"{first + k // machine.config.lanes}" for k in range(out.size_bytes)]
-            steps.append((_store_out(machine, offset + sum(len(s[1]) for s in steps)), names))
+            steps.append((_stored(machine, out.name, offset + sum(len(s[1]) for s in steps)),
+                          names))
     result = list(stream)
     for instruction, _ in steps:
         sources = [unit.name for unit in machine.structure.units
@@ -160,12 +164,12 @@ def _with(instruction: Instruction, **fields: int) -> Instruction:
     return replace(instruction, fields={**instruction.fields, **fields})
 
 
-def _store_out(machine: Machine, offset: int) -> Instruction:
+def _stored(machine: Machine, buffer: str, offset: int) -> Instruction:
     roles = machine.structure.roles
-    size = machine.config.buffers[roles.out].size_bytes
+    size = machine.config.buffers[buffer].size_bytes
     run = min(size, 1 << 12)
     return Instruction(machine.of_unit(Kind.STORE)[0].name, roles.store, {
-        "buffer": machine.structure.buffer_names.index(roles.out),
+        "buffer": machine.structure.buffer_names.index(buffer),
         "base": isa.BASES.index("io"), "dram": offset,
         "run": run, "loops": [{"extent": size // run, "dram": run, "buffer": run}]})
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from accel.datapath.plan import plan
+from accel.datapath.plan import open_instructions, plan
 from accel.machine import isa
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, TensorSlot, finish
@@ -22,6 +22,12 @@ from .generate import with_forms
 TOGETHER = 16           # forms that one program holds
 
 LATENCY = 40            # cycles from one short instruction to the next, at most
+
+SLOW = 240
+"""The same of a stream unit, whose component takes its time."""
+
+ROWS = 1 << 14
+"""Rows of one entry of the longest instruction of a stream unit."""
 
 LOOPS = {kind: layout["loops"].shape.length for kind, layout in isa.LAYOUTS.items()}
 """Loops in the words of a unit of each kind."""
@@ -73,8 +79,8 @@ def _full_counter(machine: Machine, source: str, target: str) -> Case:
     give = {"signals": _mask(machine, target)}
     take = {"waits": _mask(machine, source)}
     short, taking = nothing(machine, source, 1), changed(nothing(machine, target, 1), take)
-    full = machine.config.timing.tokens
-    busy = (full + 1) * (LATENCY + 1)
+    full, streams = machine.config.timing.tokens, machine.structure.kind(source) is Kind.STREAM
+    busy = (full + 1) * ((SLOW if streams else LATENCY) + 1)
     body = [nothing(machine, target, busy), *[changed(short, give)] * full, taking,
             changed(short, give), *[short] * _crowd(machine), *[taking] * full]
     return _case(machine, f"full counter, {source} to {target}", body)
@@ -89,9 +95,14 @@ def _loops(machine: Machine, unit: str) -> int:
     return LOOPS[machine.structure.unit(unit).kind]
 
 
+def _around(machine: Machine, unit: str) -> int:
+    """Loops in the words of a unit, but for the row of a stream unit, which may not be long."""
+    return _loops(machine, unit) - (machine.structure.kind(unit) is Kind.STREAM)
+
+
 def _crowd(machine: Machine) -> int:
     """More instructions than any unit has between start and retirement; load and store have few."""
-    return 2 + max(plan(machine, unit.name).retire_depth
+    return 2 + max(open_instructions(machine, unit.name)
                    for unit in machine.structure.units if not unit.kind.moves)
 
 
@@ -105,10 +116,12 @@ def _long_wait(machine: Machine, source: str) -> Case:
     long, odd = (nothing(machine, source, cycles) for cycles in (LONG, ODD))
     taking = [changed(nothing(machine, unit, 1), take) for unit in others]
     short = nothing(machine, source, SHORT)
-    body = [nothing(machine, roles.gemm, 1), nothing(machine, roles.store, 1),
+    reading = [roles.gemm, roles.store, *(
+        unit.name for unit in machine.structure.of_kind(Kind.STREAM))]
+    body = [*(nothing(machine, unit, 1) for unit in reading),
             changed(long, give),
             *taking, changed(odd, give), *taking,
-            changed(short, {"loops": _last(short.fields["loops"], _loops(machine, source))})]
+            changed(short, {"loops": _last(short.fields["loops"], _around(machine, source))})]
     return _case(machine, f"long wait for {source}", body)
 
 
@@ -215,6 +228,8 @@ def _twice(machine: Machine, unit: str, level: int, extent: int) -> Instruction:
     loops = [{"extent": 1} for _ in range(_loops(machine, unit))]
     is_load = machine.structure.kind(unit) is Kind.LOAD
     inner = 1 + (extent - 1) // _interval(machine, unit)
+    if machine.structure.kind(unit) is Kind.STREAM:     # rows, or the entries of one
+        inner = min(inner, machine.of_unit(unit)[0].longest if level == len(loops) - 1 else 512)
     loops[level - 1], loops[level] = {"extent": 2}, {"extent": inner}
     if is_load:                         # nothing but padding
         loops[level - 1] |= {"before": 2}
@@ -315,7 +330,7 @@ def _prepared(machine: Machine, body: list[Instruction]) -> list[Instruction]:
     structure, roles = machine.structure, machine.structure.roles
     for unit in structure.of_kind(Kind.STORE):
         if (store := _first(body, unit.name)) is not None:
-            writer = next(one.name for one in structure.units if {*unit.reads} & {*one.writes})
+            writer = next(one.name for one in structure.units if unit.reads[0] in one.writes)
             body[store] = _also(body[store], "waits", _mask(machine, writer))
             body = [_also(changed(nothing(machine, writer, 1), {"base": {}}), "signals",
                           _mask(machine, unit.name)), *body]
@@ -369,6 +384,11 @@ def nothing(machine: Machine, unit: str, cycles: int) -> Instruction:
             (source, *_) = structure.unit(unit).reads
             return Instruction(name, unit, {"buffer": _code(machine, source), "base": 3,
                                             "loops": loops})
+        case Kind.STREAM:
+            (source, *_) = machine.of_unit(unit)[0].operands[0].scopes
+            return Instruction(name, unit, {
+                "a_source": structure.unit(unit).at("a").index(source), "base": {"dst": 1},
+                "loops": [{"extent": min(cycles, ROWS)}]})
         case Kind.VECTOR:
             return changed(_written_down(machine, _idle(machine, unit)),
                            {"loops": loops, "base": {"dst": 1}})

@@ -1,6 +1,6 @@
 """Random programs with a planted fault, or two, to hold simulators against each other in errors."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -10,6 +10,7 @@ from accel.machine.intrinsics import operand_field
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import Status
+from accel.machine.streams import StreamForm
 from accel.machine.structure import Kind, Structure
 from accel.proof.access import Fault, touches
 from accel.sim.meaning import functional
@@ -100,9 +101,13 @@ class _Coded(Instruction):
 def _selector(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
     """A buffer or an operand's place that the instruction does not take."""
     unit = _instead(machine.structure, unit, {Kind.GEMM: Kind.VECTOR})
-    options = [(index, name, value) for index in _of(stream, unit)
-               for name, values in _SELECTORS.items() if name in stream[index].fields
-               for value in range(values) if _illegal(machine, stream[index], name, value)]
+    options: list[tuple[int, str, Any]] = [
+        (index, name, value) for index in _of(stream, unit)
+        for name, values in _SELECTORS.items() if name in stream[index].fields
+        for value in range(values) if _illegal(machine, stream[index], name, value)]
+    options += [(index, "loops", loops) for index in _of(stream, unit)
+                for loops in _rows(machine, stream[index])
+                if _illegal(machine, stream[index], "loops", loops)]
     if not options:
         return ""
     index, name, value = random.choice(options)
@@ -111,6 +116,15 @@ def _selector(machine: Machine, unit: str, stream: Stream, random: Random) -> st
 
 
 _SELECTORS = {"buffer": 8, "bits": 4, "a_source": 2, "b_source": 4, "destination": 2}
+
+
+def _rows(machine: Machine, instruction: Instruction) -> Iterator[list[dict[str, int]]]:
+    """The loops of a stream unit's instruction with longer rows than the longest."""
+    form, loops = machine.intrinsic(instruction.name), instruction.fields["loops"]
+    if isinstance(form, StreamForm):
+        for more in (1, 2, 1 << 15):
+            extent = min(form.longest + more, 1 << 16)
+            yield [*loops[:-1], {**loops[-1], "extent": extent}]
 
 
 def _instead(structure: Structure, unit: str, kinds: Mapping[Kind, Kind]) -> str:
@@ -130,7 +144,7 @@ def _illegal(machine: Machine, instruction: Instruction, name: str, value: int) 
 
 def _bank(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
     places = _of(stream, _instead(machine.structure, unit, {
-        Kind.LOAD: Kind.GEMM, Kind.STORE: Kind.VECTOR}))
+        Kind.LOAD: Kind.GEMM, Kind.STORE: Kind.VECTOR, Kind.STREAM: Kind.VECTOR}))
     if not places:
         return ""
     index, banks = random.choice(places), random.randrange(4)
@@ -168,7 +182,7 @@ def _address(machine: Machine, unit: str, stream: Stream, random: Random) -> str
 def _memory(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
     """A run outside the memory."""
     places = _of(stream, _instead(machine.structure, unit, {
-        Kind.GEMM: Kind.LOAD, Kind.VECTOR: Kind.STORE}))
+        Kind.GEMM: Kind.LOAD, Kind.VECTOR: Kind.STORE, Kind.STREAM: Kind.STORE}))
     if not places:
         return ""
     index = random.choice(places)

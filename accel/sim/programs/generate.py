@@ -72,7 +72,8 @@ class _Generator:
         random, forms = self.random, self.forms
         structure = self.machine.structure
         units = {unit: [form for form in forms if form.unit == unit] for unit in structure.names}
-        turns = [unit.name for kind in (Kind.LOAD, Kind.GEMM, Kind.STORE, Kind.VECTOR, Kind.VECTOR)
+        turns = [unit.name for kind in (Kind.LOAD, Kind.GEMM, Kind.STORE, Kind.VECTOR, Kind.VECTOR,
+                                          Kind.STREAM)
                  for unit in structure.of_kind(kind)]
         kinds = [lambda unit=unit: self.instructions.of(_any_name(random, units[unit]))
                  for unit in turns]
@@ -89,11 +90,11 @@ class _Generator:
         """Writes something to each buffer of results, for a store."""
         for buffer in self.machine.structure.moved[self.roles.store]:
             into = [form for form in self.forms if form.target == buffer
-                    and form.kind is Kind.VECTOR and all(
+                    and form.kind in (Kind.VECTOR, Kind.STREAM) and all(
                         scope == IMMEDIATE or self.places.written[scope]
                         for _, scope in form.sources)]
             if into:
-                self._try(lambda form=into[0]: self.instructions.vector(form), must=True)
+                self._try(lambda form=into[0]: self.instructions.of(form), must=True)
 
     def _assembled(self, name: str) -> Case:
         random = self.random

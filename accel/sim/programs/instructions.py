@@ -15,6 +15,13 @@ from .order import Touching
 from .places import ITERATIONS, RUN, NoPlace, Places
 
 
+LOOPS = range(isa.STREAM["loops"].shape.length)
+"""Levels of the loops of a stream unit's instruction."""
+
+WHOLE = 256
+"""Entries of a longest row that random programs have whole."""
+
+
 class Instructions:
     """Makes the random instructions of one program, at its places."""
 
@@ -31,6 +38,7 @@ class Instructions:
             case Kind.STORE: return self.store(form)
             case Kind.GEMM: return self.gemm(form)
             case Kind.VECTOR: return self.vector(form, level)
+            case Kind.STREAM: return self.stream(form, level)
 
     def load_entries(self, buffer: str) -> Touching:
         """A load that fills a whole entry, and mostly several."""
@@ -193,6 +201,35 @@ class Instructions:
             "destination": codes["destination"].index(form.target),
             "loops": shapes.modular(loops, 1 << 16)}
         return Touching(form.name, form.unit, fields, read, {form.target: written})
+
+    def stream(self, form: Form, level: int | None = None) -> Touching:
+        """Rows of up to the most entries that the component takes."""
+        loops = self.places.loops(len(LOOPS), ("dst", "a"), 3, ITERATIONS, level)
+        row, longest = loops[-1], self.machine.intrinsic(form.name).longest
+        if row["extent"] > longest or self._whole_row(longest):
+            row["extent"] = longest
+            for loop in loops[:-2]:
+                loop["extent"] = 1
+        offsets, sources = shapes.offsets(loops), operands(form)
+        base = {"a": self.places.entry(sources["a"], offsets["a"]),
+                "b": self.random.randrange(1 << 16), "dst": self.places.anywhere(
+                    offsets["dst"], self.config.buffers[form.target].depth)}
+        read = {sources["a"]: self.places.touched(sources["a"], base["a"], offsets["a"])}
+        entries = self.random.randrange(32)
+        if table := sources.get("b"):
+            entries = self.random.choice([0, 1, 2, 3])
+            base["b"] = self.places.entry(table, [*range(1 << entries)])
+            read[table] = self.places.touched(table, base["b"], [*range(1 << entries)])
+        written = self.places.touched(form.target, base["dst"], offsets["dst"])
+        codes = isa.selectors(self.machine.structure.unit(form.unit))
+        return Touching(form.name, form.unit, {
+            "a_source": codes["a_source"].index(sources["a"]), "entries": entries, "base": base,
+            "loops": shapes.modular(loops, 1 << 16), **self._own(form)}, read,
+            {form.target: written})
+
+    def _whole_row(self, longest: int) -> bool:
+        """Now and then True: the row is the longest, unless that takes many cycles."""
+        return not self.places.short and longest <= WHOLE and self.random.random() < 0.3
 
     def source(self, scope: str, offsets: list[int]) -> int:
         """A base at which an operand in `scope` has been written."""

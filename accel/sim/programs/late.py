@@ -57,7 +57,7 @@ def _outside(machine: Machine, unit: str) -> Case:
         wrong = {"address": buffers[name].size_bytes}
     else:
         wrong = {"base": {"a": buffers[roles.inp].depth} if kind is Kind.GEMM
-                 else {"dst": buffers[structure.unit(unit).writes[1]].depth}}
+                 else {"dst": buffers[structure.unit(unit).writes[-1]].depth}}
     return _case(machine, Run(Status.ADDRESS, unit, LATE + 1), LATE + 1,
                  [changed(instruction, wrong)])
 

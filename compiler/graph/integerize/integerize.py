@@ -11,7 +11,7 @@ from compiler.ops.integers.fixed_point import ScaleRefused, limits_of
 from compiler.ops.records.integer_forms import (ACCUMULATOR_BITS, Bounds, IntegerForm, IntegerNode,
                                                 QuantizedInputs, StaysFloat, Stored, clamp_to,
                                                 multiplier_of, scaled)
-from compiler.ops.records.operator import Kind
+from compiler.ops.records.operator import Kind, Numbers
 from compiler.ops.families.row_functions import MASKED
 from compiler.ops.families.reductions import MOST_PLACES
 from compiler.ops.sums.residuals import WITH_RESIDUAL, with_residual
@@ -131,6 +131,14 @@ class _Rewriting:
         elif not (node.op in WITH_CONSTANTS and self._with_constants(node)
                   or find(node.op).places and self._place(node)):
             self.builder.add(node)
+            self._note_stored(node)
+
+    def _note_stored(self, node: Node) -> None:
+        """Notes the stored form that an integer operator has made already."""
+        before = self.view.producers.get(node.inputs[0]) if node.op == "to_uint8" else node
+        if before is not None and find(before.op).numbers is Numbers.INTEGER and (
+                self.graph.values[before.outputs[0]].dtype == "int8"):
+            self.view.stored[node.outputs[0]] = before.outputs[0]
 
     def _with_constants(self, node: Node) -> bool:
         """Computes an operator between quantizations from stored forms, and from constants behind

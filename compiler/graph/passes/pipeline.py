@@ -20,6 +20,7 @@ from compiler.graph.passes.fold_scales import FoldScales
 from compiler.graph.passes.functions_of_products import FunctionsOfProducts
 from compiler.graph.passes.gathers import GathersAsSlices
 from compiler.graph.integerize.integerize import Integerize
+from compiler.graph.passes.lookups import LookupsAsRows
 from compiler.graph.passes.pads import PadsInWindows
 from compiler.graph.passes.products_as_sums import ProductsAsSums
 from compiler.graph.passes.puts import WheresAsPuts
@@ -55,17 +56,19 @@ class Pass(Protocol):
 
 
 def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR_BITS,
-                    exact: bool = False, sums: bool = False) -> tuple[Pass, ...]:
+                    exact: bool = False, sums: bool = False, lookups: bool = False
+                    ) -> tuple[Pass, ...]:
     """The passes over every imported network, in order; without `integerize` ONNX's float
     semantics hold. Some target forms sums of `accumulator_bits`. What a TensorFlow Lite file
     computes is, where `exact`, what LiteRT computes, to the bit, by operators that no accelerator
     has. With `sums` products of integers are sums of integers even where nothing quantizes these:
-    what an accelerator has; a processor multiplies floats as well.
+    what an accelerator has; a processor multiplies floats as well. With `lookups` rows of constant
+    tables are taken as integers: what some target has an instruction for.
     """
     to_integers: tuple[Pass, ...] = (QuantizedConstants(), ReductionsAsPools(),
                                      BoundsBeforeQuantize(), SinkDequantize(), WeightsOnGrids(),
                                      FoldScales(quantized=True), RaiseQuantize(),
-                                     FunctionsOfProducts(), RaiseQuantize(),
+                                     FunctionsOfProducts(), RaiseQuantize(), LookupsAsRows(lookups),
                                      Integerize(accumulator_bits, exact), ProductsAsSums(sums))
     return (
         FoldConstants(dequantize=False),

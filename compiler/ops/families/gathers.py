@@ -8,9 +8,17 @@ from math import prod
 import numpy as np
 
 from compiler import te
-from compiler.ops.records.operator import Attributes, Inputs, Operator
+from compiler.ops.records.node import Node, TensorType
+from compiler.ops.records.operator import Attributes, Inputs, Numbers, Operator
+from compiler.ops.records.rules import Types, need, need_arity
 from compiler.ops.records.sums import kept, sum_dtype
 from compiler.te import Expr, Tensor
+
+NUMBER_BYTES = 2
+"""Bytes in which a number of a row is handed to `qgather`, the low one first."""
+
+MOST_ROWS = 1 << 8 * NUMBER_BYTES
+"""Rows of a table that such numbers name."""
 
 
 def _within(index: Expr, extent: int) -> Expr:
@@ -104,6 +112,55 @@ def _resample_meaning(attrs: Attributes, x: np.ndarray, places: np.ndarray,
     return np.moveaxis(interpolated, -1, attrs["axis"])
 
 
+def _numbers_in_bytes(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+    """The numbers of rows of a table of so many, as places are counted, in bytes."""
+    at, rows = inputs[0], _table_rows(attrs)
+
+    def byte(*indices: Expr) -> Expr:
+        number = _within(at[indices[:-1]], rows).astype("int32")
+        return (number >> (indices[-1].astype("int32") * 8)).astype("int8")
+
+    return te.compute((*at.shape, NUMBER_BYTES), byte, name)
+
+
+def _table_rows(attrs: Attributes) -> int:
+    if not 1 <= attrs["rows"] <= MOST_ROWS:
+        raise ValueError(f"rows must be 1 to {MOST_ROWS:,}, not {attrs['rows']}")
+    return attrs["rows"]
+
+
+def _numbers_in_bytes_meaning(attrs: Attributes, at: np.ndarray) -> np.ndarray:
+    numbers = _placed(at, attrs["rows"])[..., None] >> 8 * np.arange(NUMBER_BYTES)
+    return numbers.astype(np.uint8).view(np.int8)
+
+
+def _qgather(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+    """The row of a table for the number that each row of the first input is."""
+    at, table = inputs
+
+    def element(*indices: Expr) -> Expr:
+        parts = [(at[(*indices[:-1], te.const(k, te.INDEX))].astype("int32") & 255) << 8 * k
+                 for k in range(NUMBER_BYTES)]
+        return table[_within(parts[0] + parts[1], table.shape[0]), indices[-1]]
+
+    return te.compute((*at.shape[:-1], table.shape[1]), element, name)
+
+
+def _qgather_meaning(attrs: Attributes, at: np.ndarray, table: np.ndarray) -> np.ndarray:
+    numbers = at.astype(np.int64) & 255
+    return table[_placed(numbers[..., 0] + (numbers[..., 1] << 8), len(table))]
+
+
+def _qgather_type(node: Node, types: Types) -> TensorType:
+    need_arity(node, types, 2)
+    at, table = types
+    need(at.dtype == "int8" and at.shape[-1:] == (NUMBER_BYTES,), node,
+         f"input {node.inputs[0]!r} must be int8 of rows of {NUMBER_BYTES}, not {at}")
+    need(table.dtype == "int8" and len(table.shape) == 2 and 1 <= table.shape[0] <= MOST_ROWS, node,
+         f"input {node.inputs[1]!r} must be int8 of 1 to {MOST_ROWS:,} rows, not {table}")
+    return TensorType((*at.shape[:-1], table.shape[1]), "int8")
+
+
 OPERATORS = (
     Operator(
         name="gather", summary="the slices of x along an axis with these numbers",
@@ -117,6 +174,15 @@ OPERATORS = (
         name="gather_nd", inputs="x, indices", attributes="batch_dims",
         summary="the slices of x whose first indices stand in the last dimension of the second",
         define=_gather_nd, meaning=_gather_nd_meaning),
+    Operator(
+        name="numbers_in_bytes", inputs="indices", attributes="rows, of the table",
+        summary=f"the numbers of rows of a table in {NUMBER_BYTES} bytes, the low one first: the "
+        "last dimension", define=_numbers_in_bytes, meaning=_numbers_in_bytes_meaning),
+    Operator(
+        name="qgather", inputs=f"numbers int8 [..., {NUMBER_BYTES}], table int8 [rows, elements]",
+        summary="for each number in bytes that row of the table", define=_qgather,
+        meaning=_qgather_meaning, type=_qgather_type, numbers=Numbers.INTEGER, by_rows=True,
+        data_inputs=1),
     Operator(
         name="resample", inputs="x, places [n,k], weights [n,k]", attributes="axis",
         summary="n elements of those along an axis, each a weighted sum of k of them",

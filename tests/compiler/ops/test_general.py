@@ -65,6 +65,8 @@ CASES = [
       for mode in ("edge", "reflect", "wrap")),
     Case("gather", (X, whole([0, -1], [2, -4])), {"axis": 1}),
     Case("gather", (X, np.array(2, np.int32)), {"axis": 2}),
+    *(Case("numbers_in_bytes", (np.array([[0, 299], [-1, 17]], dtype),), {"rows": 300})
+      for dtype in (np.int32, np.int64)),
     Case("gather_elements", (X, whole([[0, -1], [2, -4]])), {"axis": 1}),
     Case("gather_nd", (X, whole([[0, -1], [2, 3]])), {"batch_dims": 0}),
     Case("put_place", (X, (3, 1, 5), whole(3)), {"axis": 1}),

@@ -7,7 +7,7 @@ from accel.mapping.target import AccelTarget
 from compiler.frontend import convert
 from compiler.graph import evaluate, optimize, standard_passes
 from compiler.graph.division.partition import ACCEL, partition, subgraph
-from compiler.graph.passes.functions_of_products import int8_before
+from compiler.graph.integerize.before_functions import int8_before
 from compiler.ops.records.integer_forms import Stored
 from tests.support.integer_graphs import assert_right
 from tests.support.machines import SHORT, TINY
@@ -57,17 +57,34 @@ def test_they_are_a_product_and_a_table(qdq, form: str, name: str) -> None:
     assert wanted.std() > 0.3 and np.abs(found - wanted).max() <= 1.01 * 10 / 255
 
 
-def test_elements_may_be_moved_before(qdq) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_steps_may_be_coarser_below_zero(qdq, form: str) -> None:
+    """A gelu whose result ends early: an int8 of one scale would be too coarse above zero."""
+    one = qdq(seed=len(form), opset=18)
+    model = model_of(one, form, gelu, 2.5 / 255, 17)
+    graph, plain = (optimize(convert(model), standard_passes(integerize=integerize))
+                    for integerize in (True, False))
+    product, table = graph.nodes[-3:-1]
+    assert graph.notes == () and table.op == "qtable"
+    assert (product.op, len(product.inputs)) == (FORMS[form][0], 7)     # two multipliers
+    feeds = {"x": (2 * one.rng.normal(size=FORMS[form][1])).astype(np.float32)}
+    found, wanted = (evaluate(made, feeds)[model.graph.output[0].name] for made in (graph, plain))
+    assert wanted.std() > 0.3 and np.abs(found - wanted).max() <= 1.01 * 2.5 / 255
+    assert_on_accelerators(one, graph)
+
+
+@pytest.mark.parametrize(("scale", "zero"), [(10 / 255, 8), (2.5 / 255, 17)])
+def test_elements_may_be_moved_before(qdq, scale: float, zero: int) -> None:
     one = qdq(seed=5, opset=18)
     model = model_of(one, "dense", lambda one, y: gelu(one, one.add("Transpose", one.add(
-        "Reshape", y, one.constant(np.array([7, 2, 3]))), perm=[1, 0, 2])))
+        "Reshape", y, one.constant(np.array([7, 2, 3]))), perm=[1, 0, 2])), scale, zero)
     graph, plain = (optimize(convert(model), standard_passes(integerize=integerize))
                     for integerize in (True, False))
     assert [node.op for node in graph.nodes if node.op not in ("to_uint8", "to_int8")] == [
         "quantize", "qdense", "reshape", "transpose", "qtable", "dequantize"]
     feeds = {"x": (2 * one.rng.normal(size=(7, 20))).astype(np.float32)}
     found, wanted = (evaluate(made, feeds)[model.graph.output[0].name] for made in (graph, plain))
-    assert np.abs(found - wanted).max() <= 1.01 * 10 / 255
+    assert np.abs(found - wanted).max() <= 1.01 * scale
 
 
 @pytest.mark.parametrize(("name", "scale", "zero"), [
@@ -82,16 +99,42 @@ def test_what_int8_cannot_carry_stays_in_float(qdq, name: str, scale: float, zer
     assert graph.notes[0].startswith("product (conv2d) stays in float: a QuantizeLinear is missing")
 
 
-@pytest.mark.parametrize("case", ["sums are read", "the result is read", "other scales"])
-def test_others_that_read_keep_it_in_float(qdq, case: str) -> None:
+def read_twice(qdq, case: str, scale: float = 10 / 255, zero: int = 8):
     one = qdq(seed=3, opset=18)
     x = one.requantized(one.input("x", 2, 4, 5, 5), 0.03, 5)
     sums = FORMS["conv"][2](one, x)
-    y = one.add("HardSwish", sums)
+    y = gelu(one, sums)
     other = sums if case == "sums are read" else y
     other = one.requantized(y, 0.5, 8) if case == "other scales" else one.add("Abs", other)
-    graph = optimize(convert(one.model(one.requantized(y, 10 / 255, 8), other)))
+    return one.model(one.requantized(y, scale, zero), one.requantized(y, scale, zero), other)
+
+
+READ = ["sums are read", "the result is read", "other scales"]
+
+
+@pytest.mark.parametrize("case", READ)
+def test_others_that_read_keep_it_in_float(qdq, case: str) -> None:
+    graph = optimize(convert(read_twice(qdq, case)))
     assert "conv2d" in [node.op for node in graph.nodes]
+
+
+@pytest.mark.parametrize(("scale", "zero"), [(10 / 255, 8), (2.5 / 255, 17)])
+@pytest.mark.parametrize("case", READ)
+def test_for_others_that_read_an_accelerator_computes_twice(qdq, case: str, scale: float,
+                                                            zero: int) -> None:
+    """Once in bytes, with which it goes on, and once what the others read."""
+    model = read_twice(qdq, case, scale, zero)
+    graph = optimize(convert(model), standard_passes(sums=True))
+    products = [node for node in graph.nodes if node.op == "qconv2d"]
+    assert [node.op for node in graph.nodes].count("qtable") == (2 if case == "other scales" else 1)
+    assert ["planes" in node.attrs for node in products].count(True) == (case != "other scales")
+    assert len(products) == 2
+    plain = optimize(convert(model), standard_passes(integerize=False))
+    feeds = {"x": (2 * np.random.default_rng(1).normal(size=(2, 4, 5, 5))).astype(np.float32)}
+    for found, wanted, step in zip(evaluate(graph, feeds).values(), evaluate(plain, feeds).values(),
+                                   (scale, scale, 0.5 if case == "other scales" else 1e-4),
+                                   strict=True):
+        assert np.abs(found - wanted).max() <= 1.01 * step
 
 
 def test_the_range_is_where_the_result_changes() -> None:
@@ -106,7 +149,10 @@ def test_the_range_is_where_the_result_changes() -> None:
 
 def test_the_accelerator_computes_them(qdq) -> None:
     one = qdq(seed=4, opset=18)
-    graph = optimize(convert(model_of(one, "conv", FUNCTIONS["hardswish"])))
+    assert_on_accelerators(one, optimize(convert(model_of(one, "conv", FUNCTIONS["hardswish"]))))
+
+
+def assert_on_accelerators(one, graph) -> None:
     for machine in (TINY, SHORT):
         parts = partition(graph, lambda node, own=machine: AccelTarget(own).refusal(graph, node))
         segment, = (one for one in parts.segments if one.target == ACCEL)

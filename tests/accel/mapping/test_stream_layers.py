@@ -1,0 +1,118 @@
+"""Functions of rows that an instruction of a stream unit computes."""
+
+import re
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+import lockstep
+from accel.machine.intrinsics import SHIPPED
+from accel.machine.program import AccelProgram
+from accel.machine.streams import Computes
+from accel.mapping.builders.layer import MappedLayer
+from accel.mapping.layers import build_layers, forms_of
+from accel.mapping.lowering import LoweringError
+from accel.mapping.memory.layout import blocks_of
+from compiler.graph.graph import Graph, TensorType
+from compiler.graph.rewrite import Builder
+from compiler.ops.families.row_functions import RECIPROCALS, exponentials
+from examples.machines import softmax as example
+from tests.support.integer_graphs import assert_right
+
+SCALED = {"mult": 40000, "shift": 36, "zp": -120, "lo": -128, "hi": 127}
+
+
+@cache
+def machine_of(preset: str = "tiny-1x4x4", **changes) -> lockstep.Machine:
+    config = replace(lockstep.preset(preset), structure=example.structure, **changes)
+    return lockstep.Machine(config, (*SHIPPED, example.instruction))
+
+
+def softmax(shape: tuple[int, ...], between: bool = False) -> Graph:
+    """The two operators of a softmax; what is `between` them may be a result as well."""
+    builder, (high, low) = Builder("net"), exponentials(0.03)
+    builder.add_input("x", TensorType(shape, "int8"))
+    for name, array in (("high", high), ("low", low), ("reciprocals", RECIPROCALS)):
+        builder.add_constant(name, array)
+    builder.emit("qbelow_max", "below", ["x"], "below")
+    builder.emit("qsoftmax", "y", ["below", "high", "low", "reciprocals"], "y", **SCALED)
+    return builder.finish(["y", "below"] if between else ["y"])
+
+
+def rows(rng, shape: tuple[int, ...]) -> np.ndarray:
+    return np.clip(rng.normal(size=shape) * 40 + 15, -128, 127).astype(np.int8)
+
+
+def executed(machine: lockstep.Machine, program: AccelProgram) -> set[str]:
+    """The instructions of a program that are no copies."""
+    names = {machine.names[code] for code in set(program.words[:, 0].tolist())}
+    return names - {"load", "store", "finish"}
+
+
+@pytest.mark.parametrize("shape, changes", [
+    ((3, 8), {}), ((5, 2, 9), {}), ((1, 1), {}), ((2, 3, 50), {"res_bytes": 256, "out_bytes": 64}),
+    ((5, 2, 9), {"batch": 2, "acc_bytes": 2048}), ((3, 9), {"block_in": 8, "inp_bytes": 4096})],
+    ids=str)
+def test_two_operators_are_one_layer(rng, shape, changes):
+    machine, graph = machine_of(**changes), softmax(shape)
+    program = assert_right(machine, graph, {"x": rows(rng, shape)})
+    assert [name for name, _ in program.layers] == ["y"]
+    assert executed(machine, program) == {"softmax"}
+
+
+def test_what_is_between_may_be_a_result(rng):
+    machine, shape = machine_of(), (8, 8)
+    program = assert_right(machine, softmax(shape, between=True), {"x": rows(rng, shape)})
+    assert "softmax" not in executed(machine, program)
+
+
+def test_a_row_may_be_too_long(rng):
+    machine, shape = machine_of(), (8, 4 * example.LONGEST + 1)
+    layers = build(machine, softmax(shape))
+    assert all(layer.operator.stream is None for layer in layers)
+    assert build(machine, softmax((8, 4 * example.LONGEST)))[0].operator.stream
+
+
+def test_the_note_says_by_what():
+    layer, = build(machine_of(), softmax((3, 8)))
+    assert layer.note == "qbelow_max and qsoftmax by softmax, in rows of 2 entries"
+
+
+def test_fewer_cycles_decide():
+    slow = replace(example.instruction, computes=replace(
+        example.instruction.computes, cycles=lambda n: 100_000))
+    machine = lockstep.Machine(machine_of().config, (*SHIPPED, slow))
+    assert all(layer.operator.stream is None for layer in build(machine, softmax((8, 8))))
+    # On the host where no other instructions compute so few rows.
+    assert build(machine, softmax((1, 8)))[0].operator.stream
+
+
+def build(machine: lockstep.Machine, graph: Graph) -> list[MappedLayer]:
+    forms = forms_of(graph, blocks_of(machine.config))
+    return [layer for node in graph.nodes for layer in build_layers(node, graph, forms, machine)]
+
+
+def test_a_table_of_another_size_is_refused():
+    def bind(elements, lanes, below, applied):
+        fields, powers = example.bound(elements, lanes, below, applied)
+        return fields, powers[:96]
+
+    other = replace(example.instruction, computes=replace(
+        example.instruction.computes, bind=bind))
+    machine = lockstep.Machine(machine_of().config, (*SHIPPED, other))
+    with pytest.raises(LoweringError, match=re.escape(
+            "softmax reads a power of two of entries of 32 elements from a table, at most 8; a "
+            "layer has 96 elements")):
+        build(machine, softmax((3, 8)))
+
+
+@pytest.mark.parametrize("arguments, message", [
+    ((("qsoftmax", 1), max, max), "Operators of Computes must be a tuple of names, not "
+                                  "('qsoftmax', 1)"),
+    ((("qsoftmax",), 3, max), "Bind of Computes must be a function, not 3"),
+    ((("qsoftmax",), max, 3), "Cycles of Computes must be a function, not 3")])
+def test_what_computes_refuses(arguments, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Computes(*arguments)
