@@ -66,7 +66,7 @@ def buffer_copies(machine: Machine) -> Iterator[BufferCopy]:
                    and buffer.name in unit.reads]
         found = [(reader, _ports(machine, buffer.name, reader)) for reader in readers]
         (writer, *_) = (unit for unit in structure.units if buffer.name in unit.writes)
-        for number, (reader, ports) in enumerate((one for one in found if one[1])):
+        for number, (reader, ports) in enumerate(one for one in found if one[1]):
             seen = machine.config.seen(writer if reader.kind.moves else reader, buffer.name)
             part = f"{buffer.name}_{reader.name}" if number else buffer.name
             yield BufferCopy(buffer.name, reader, seen, part, _like(buffer.name, reader), ports)
