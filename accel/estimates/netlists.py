@@ -188,19 +188,21 @@ EXPECTED = {"gate": 0.35, "any": 0.33, "equal": 0.2, "mux": 0.9, "carry": 1.0, "
 
 LEAST_LUTS = 100            # of the parts by whose errors the interval is
 
-_TRUST = 3                  # parts of a typical size that what is expected counts like
+_TRUST = 10                 # parts of a typical size that what is expected counts like
 
 
 def fitted_luts(samples: Sequence[tuple[NetlistAmounts, int]]) -> dict[str, float]:
-    """The coefficients of amounts, of parts with their LUTs (distributed RAM left out)."""
-    names = list(EXPECTED)
+    """The coefficients of amounts, of parts with their LUTs (distributed RAM left out); what none of
+    them has is as expected."""
+    names = [name for name in EXPECTED if any(counted.logic.get(name) for counted, _ in samples)]
     weights = np.array([1 / (luts + LEAST_LUTS) for _, luts in samples])
     rows = np.array([[counted.logic.get(name, 0.0) for name in names] for counted, _ in samples])
     rows, values = rows * weights[:, None], np.array([luts for _, luts in samples]) * weights
     sizes = _TRUST * np.sqrt((rows**2).mean(axis=0))
     found = fitted(np.vstack((rows, np.diag(sizes))),
                    np.append(values, sizes * [EXPECTED[name] for name in names]))
-    return {name: rounded(value) for name, value in zip(names, found.tolist(), strict=True)}
+    return EXPECTED | {name: rounded(value)
+                       for name, value in zip(names, found.tolist(), strict=True)}
 
 
 def errors_of(coefficients: Mapping[str, float], samples: Sequence[tuple[NetlistAmounts, int]]
