@@ -5,9 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from accel.machine.declare import InstructionForm
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
+from accel.machine.streams import StreamForm
+from accel.machine.structure import Kind
 from accel.answers.products import why_no_depthwise, why_no_product
+from accel.answers.streams import why_no_rows
 from accel.answers.vector import SLOWER, why_no_element
 from accel.mapping.layers import PRODUCTS, forms_of
 from accel.mapping.memory.borders import core
@@ -44,10 +48,9 @@ class InstructionAnswer:
 
 def answers(machine: Machine, programs: Sequence[AccelProgram], graph: Graph,
             parts: Sequence[Graph], stay: Mapping[str, str]) -> tuple[InstructionAnswer, ...]:
-    """The answer of each instruction of gemm and of vector, in order of opcodes. `parts` of the
-    network's graph became the programs; `stay` says of nodes on the host why they are there. An
-    instruction counts wherever a further unit of vector executes it, too, and has no other answer
-    there.
+    """The answer of each instruction that computes, in order of opcodes. `parts` of the network's
+    graph became the programs; `stay` says of nodes on the host why they are there. An instruction
+    counts wherever a further unit of vector executes it, too, and has no other answer there.
     """
     host = next((f"{node.name} ({node.op}) is on the host: {stay[node.name]}"
                  for node in sorted(graph.nodes, key=lambda node: node.op not in PRODUCTS)
@@ -55,10 +58,11 @@ def answers(machine: Machine, programs: Sequence[AccelProgram], graph: Graph,
     segments = [forms_of(core(part), blocks_of(machine.config)) for part in parts]
     return tuple(_answer(machine, name, forms[0], programs, graph, segments, host)
                  for name, forms in machine.forms.items()
-                 if forms[0].unit in ("gemm", "vector") and name not in twins(machine))
+                 if forms[0].unit in (Kind.GEMM, Kind.VECTOR, Kind.STREAM)
+                 and name not in twins(machine))
 
 
-def _answer(machine: Machine, name: str, body: Intrinsic, programs: Sequence[AccelProgram],
+def _answer(machine: Machine, name: str, body: InstructionForm, programs: Sequence[AccelProgram],
             graph: Graph, segments: Sequence[Forms], host: str) -> InstructionAnswer:
     names = [name, *(twin for twin, meant in twins(machine).items() if meant == name)]
     codes, executed, layers = [machine.opcodes[one] for one in names], 0, list[str]()
@@ -73,7 +77,7 @@ def _answer(machine: Machine, name: str, body: Intrinsic, programs: Sequence[Acc
     return InstructionAnswer(name, body.unit, name in machine.own, executed, tuple(layers), reason)
 
 
-def _reason(machine: Machine, name: str, body: Intrinsic, graph: Graph,
+def _reason(machine: Machine, name: str, body: InstructionForm, graph: Graph,
             segments: Sequence[Forms], host: str) -> str:
     if told := _of_quantizer(name, graph):
         return told
@@ -84,9 +88,11 @@ def _reason(machine: Machine, name: str, body: Intrinsic, graph: Graph,
     return reason if pattern is None else f"no layer was quantized for it; {reason}"
 
 
-def _of_bodies(machine: Machine, name: str, body: Intrinsic, graph: Graph,
+def _of_bodies(machine: Machine, name: str, body: InstructionForm, graph: Graph,
                segments: Sequence[Forms], host: str) -> str:
     """The difference of what the instruction computes from what layers do."""
+    if isinstance(body, StreamForm):
+        return why_no_rows(machine, name, segments)
     if body.unit == "gemm":
         return why_no_product(machine, name, segments, host)
     if body in multipliers_of(machine):

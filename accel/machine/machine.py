@@ -9,15 +9,17 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
+import numpy as np
 from amaranth.lib import data
 
 from accel.machine import immediates, isa, rules
 from accel.machine.config import AccelConfig, ConfigError, flat, known_default
 from accel.machine.declare import Declaration, kinds_of, known_immediates
 from accel.machine.intrinsics import SHIPPED
-from accel.machine.streams import Computes, StreamForm
+from accel.machine.streams import Applied, Computes, StreamForm
 from accel.machine.structure import FETCH, Kind, Structure
 from compiler import notebook
 from compiler.lazy import cached_property
@@ -224,6 +226,18 @@ class Machine:
         """The instructions that compute functions of rows of networks, in order of opcodes."""
         return tuple((form, d.computes) for d in self.declarations if d.computes is not None
                      for form in self.forms[d.name] if isinstance(form, StreamForm))
+
+    def computes_rows(self, operator: str, elements: int, attrs: Mapping[str, Any],
+                      *constants: np.ndarray) -> bool:
+        """True if an instruction of a stream unit computes an operator of rows of so many elements,
+        and its table fits."""
+        applied = Applied(attrs, constants)
+        tables = [(form, bound[1]) for form, computes in self.of_rows
+                  if computes.operators == (operator,) and (
+                      bound := computes.bind(elements, self.config.block_out, applied))]
+        return any(table is None or form.shape.table is not None
+                   and table.size <= form.shape.table[0] * prod(form.shape.table[1])
+                   for form, table in tables)
 
     @cached_property
     def text(self) -> str:

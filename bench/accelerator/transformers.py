@@ -6,7 +6,7 @@ share of cycles in which the bus must move bytes: weights and parameters once a 
 and goes, and once what is read of the caches. ``--at P,P`` makes one token at each of these
 positions instead, behind random rows.
 
-`normalize` runs quantized networks of the zoo on `pynq-1x16x16` and on the bench's machine: the
+`normalize` runs quantized networks of the zoo on `pynq-1x16x16` and on the bench's machines: the
 segments on the host from the first layer to the last, copies across the border, cycles of the
 accelerator (times only), and whether the functional simulator and the CPU give the same bytes.
 `error` is the distance of the output from the same network with softmax, layer normalization and
@@ -92,7 +92,8 @@ def _decode(sheet: Sheet, name: str) -> None:
 
 @BENCH.part(zoo.NETWORKS, ("bert_small", "vit_small"), extra=True)
 def normalize(sheet: Sheet) -> None:
-    machines = {"shipped": Machine(preset("pynq-1x16x16")), "normalize": sheet.machine}
+    machines = {"shipped": Machine(preset("pynq-1x16x16")),
+                **{Path(name).stem: machine for name, machine in sheet.machines.items()}}
     for name in sheet.cases:
         model = convert(zoo.build(name, sheet.size, int8=True), name)
         feeds = image(model)

@@ -256,7 +256,8 @@ def cancelled(node: onnx.NodeProto, inputs: Intervals) -> Array:
     z = np.abs(rows - rows.mean(axes, keepdims=True)) / np.sqrt(variance)
     far = np.abs(rows).max(axes, keepdims=True) / np.sqrt(variance)
     if node.op_type == "MeanVarianceNormalization":
-        return np.where(variance > 1e-8, 4 + z * 4 * far**2, np.inf)
+        known = (variance > 1e-8) & (far**2 < 1 / ROUNDING)     # else it may be any number
+        return np.where(known, 4 + z * 4 * far**2, np.inf)
     if node.op_type == "GroupNormalization":
         far = far + far**2
     return 4 * ((1 + z) * (1 + far)).reshape(x.middle.shape) * factor

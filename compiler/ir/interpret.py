@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Field, Read, Select, Var,
+from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Extern, Field, Read, Select, Var,
                          numpy_dtype)
 
 from .arithmetic import FOLDS, apply_binary, apply_call, apply_cast, apply_fold, cut
@@ -287,6 +287,9 @@ def _eval(expr: Expr, env: Env, lanes: int, memory: _Memory) -> np.ndarray:
             return apply_cast(go(value), dtype)
         case Select():
             return _select(expr, env, lanes, memory)
+        case Extern(function):
+            raise TypeError(f"{function} must be performed by an instruction: no expression says "
+                            f"what it computes")
         case _:
             raise TypeError(f"Expression must be of a known kind, not {expr!r}")
 

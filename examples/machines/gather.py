@@ -96,7 +96,7 @@ def bound(elements: int, lanes: int, lookup: Applied) -> Bound:
 instruction = stream_op(
     "gather", "gatherer", Gather, gathered,
     fields=(Immediate("width", "uint16", 0, (1 << NUMBER_BITS) - 1),),
-    computes=Computes(("qgather",), bound, lambda n: n))
+    computes=Computes(("qgather",), bound, lambda n: n, repeats=True))
 
 
 def machine_of(config: AccelConfig, rows_bytes: int = 16384) -> Machine:

@@ -15,16 +15,26 @@ So are places written that bytes cannot hold: each part is a row of its own. Wit
 the least.
 """
 
+from dataclasses import replace
+
 import numpy as np
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 
-from accel.machine.streams import StreamShape
+from accel.machine.config import AccelConfig, preset
+from accel.machine.intrinsics import SHIPPED, stream_op
+from accel.machine.machine import Machine
+from accel.machine.streams import Applied, Bound, Computes, StreamShape
+from accel.machine.structure import SHIPPED_STRUCTURE, BufferRecord
+from compiler.tensorize import Immediate
 
 MOST = 16
 """The most numbers of a row that are kept."""
 
 PLACE_BITS = 16
+
+LONGEST = 1024
+"""Entries of a row: places of the elements of the widest ones have 16 bits."""
 
 
 class TopK(wiring.Component):
@@ -37,8 +47,8 @@ class TopK(wiring.Component):
         self.shape = shape
         self._rows, self._lanes = shape.a[0]
         self._chain = -(-MOST // self._lanes) * self._lanes     # whole entries
+        self._number = shape.a_elements.elem_shape
         super().__init__(shape.members)
-        self._bits = len(self.i.p.data) // (self._rows * self._lanes)
 
     def elaborate(self, platform):
         m, lanes = Module(), self._lanes
@@ -66,8 +76,8 @@ class TopK(wiring.Component):
     def _chain_of(self, m: Module, row: int, held, busy: Value, lane: Value, place: Value,
                   given: Value) -> Value:
         """The cells of one row of entries; gives the lanes of the result that come next."""
-        bits, lanes, fields = self._bits, self._lanes, held.fields
-        cell = data.StructLayout({"there": 1, "number": signed(bits), "place": PLACE_BITS})
+        bits, lanes, fields = self._number.width, self._lanes, held.fields
+        cell = data.StructLayout({"there": 1, "number": self._number, "place": PLACE_BITS})
         cells = [Signal(cell, name=f"row{row}_cell{number}") for number in range(self._chain)]
         turned = fields.least.any().replicate(bits)         # so that the least are the greatest
         whole = held.data.word_select(row, lanes * bits)
@@ -105,3 +115,30 @@ def greatest(rows: np.ndarray, count: int, k: int, part: int, least: int) -> np.
     result[..., :order.shape[-1]] = parts[min(part, 2)]
     places = result.reshape(*lines.shape[:2], *rows.shape[1::2]).transpose(0, 2, 1, 3)
     return places.astype(rows.dtype)
+
+
+def bound(elements: int, lanes: int, order: Applied) -> Bound | None:
+    """The immediates of a network's operator, of as few numbers as there are cells for."""
+    if order.attrs["count"] > MOST or elements >= 1 << PLACE_BITS:
+        return None
+    return {"count": elements, "k": order.attrs["count"], "part": order.attrs["part"],
+            "least": 1 - order.attrs["largest"]}, None
+
+
+def machine_of(config: AccelConfig) -> Machine:
+    """A geometry with the unit."""
+    structure = SHIPPED_STRUCTURE.with_stream(
+        "sorter", (("a", "res"), ("dst", "firsts")),
+        (BufferRecord("firsts", ("batch", "block_out"), "output", "out_bytes"),))
+    lanes = config.block_out
+    instruction = stream_op(
+        "top_k", "sorter", TopK, greatest, longest=LONGEST, fields=(
+            Immediate("count", "uint16", 0, (1 << PLACE_BITS) - 1),
+            Immediate("k", "uint8", 0, 31), Immediate("part", "uint8", 0, 3),
+            Immediate("least", "uint8", 0, 1)),
+        computes=Computes(("qorder",), bound, lambda n: n * (lanes + 2)))
+    return Machine(replace(config, name=f"{config.name}-top-k", structure=structure),
+                   (*SHIPPED, instruction))
+
+
+machine = machine_of(preset("tiny-1x4x4"))

@@ -201,7 +201,7 @@ def pipeline(targets: Targets, pins: Pins | None = None, auto: bool = False,
     """The whole list, for these targets."""
     auto = auto and len(targets.names) > 1
     return (*standard_passes(integerize, targets.accumulator_bits, targets.exact,
-                             sums=not targets.exact, lookups="qgather" in targets.of_rows),
+                             sums=not targets.exact, takes=targets.takes_rows),
             Divide(targets, pins, auto, pipelined=pipelined), LayOut(targets),
             Compile(targets, integerize))
 

@@ -24,10 +24,12 @@ processor, ``accel`` for the first accelerator, and the text for any other.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from accel.machine.config import MACHINE
 from accel.machine.device import Device
@@ -124,11 +126,12 @@ class Targets:
         """True if all have operators that compute to the bit what LiteRT computes."""
         return ACCEL not in self.names
 
-    @property
-    def of_rows(self) -> frozenset[str]:
-        """The operators of rows that the accelerator has instructions of its own for."""
-        computed = self.device.machine.of_rows if self.device else ()
-        return frozenset(name for _, computes in computed for name in computes.operators)
+    def takes_rows(self, operator: str, elements: int, attrs: Mapping[str, Any],
+                   *constants: np.ndarray) -> bool:
+        """True if the accelerator has an instruction of its own for an operator of rows of so many
+        elements."""
+        return self.device is not None and self.device.machine.computes_rows(
+            operator, elements, attrs, *constants)
 
     @property
     def can_be_saved(self) -> bool:

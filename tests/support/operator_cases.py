@@ -256,6 +256,9 @@ ELEMENTWISE = [
     OperatorCase("dequantizelinear", {"axis": 0},
                  (_of("int32", [2**31 - 1, -2**31, 2**24 + 1]), _of("float32", 0.5),
                   _of("int32", 2**24))),
+    *(OperatorCase("qorder", {"count": count, "largest": largest, "part": part}, (
+        _int8(*shape) >> 4,)) for count, shape in ((3, (2, 9)), (4, (2, 1, 300)))
+      for largest in (0, 1) for part in range(3)),
     OperatorCase("qgather", {}, (_int8(3, 2, 2), _int8(300, 5))),
     OperatorCase("qgather", {}, (np.array([[[0, 0], [44, 1], [-1, 0]]], np.int8), _int8(301, 3))),
     OperatorCase("to_int8", {}, (np.arange(256).astype(np.uint8),)),

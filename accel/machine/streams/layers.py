@@ -24,8 +24,7 @@ class Computes:
 
     The compiler takes the instruction where its layer needs fewer cycles than other instructions.
     Rows lie along lanes: an entry has `lanes` elements of a row, the last entry perhaps fewer, and
-    what is behind these is arbitrary. Where rows of the result have another length than those that
-    are read, these are one entry, which is read for each entry of the result.
+    what is behind these is arbitrary.
 
     Parameters
     ----------
@@ -34,11 +33,14 @@ class Computes:
     bind : ``bind(elements, lanes, *applied)`` gives the `Bound` of rows of so many elements, for
         the `Applied` of each operator; None where the instruction does not compute these.
     cycles : ``cycles(n)``: from a row of n entries to the next one, by which layers are compared.
+    repeats : rows that are read are one entry each, which is read again for every entry of a row
+        of the result. Else rows of the result are as long as those that are read.
     """
 
     operators: tuple[str, ...]
     bind: Callable[..., Bound | None]
     cycles: Callable[[int], int]
+    repeats: bool = False
 
     def __post_init__(self):
         if not (isinstance(self.operators, tuple) and self.operators

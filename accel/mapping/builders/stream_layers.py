@@ -13,6 +13,7 @@ from accel.mapping.operators.streams import stream_function
 from accel.mapping.schedules import cost_of, shape_of, tiles_of
 from accel.mapping.selecting.stream_selection import (StreamSelection, computed_within,
                                                       stream_selections)
+from accel.mapping.selecting.stream_trials import require_meaning
 from compiler.graph.graph import Graph, Node
 
 THREADS = 2
@@ -27,7 +28,8 @@ def streamed(node: Node, graph: Graph, known: Forms, machine: Machine, others: C
              ) -> tuple[MappedLayer, ...] | None:
     """The layer by an instruction of a stream unit where that takes fewer cycles, as tiles are
     priced, than `others` for all nodes that it computes; () for a node that the layer of a later
-    one computes as well. None where no such instruction computes it.
+    one computes as well. None where no such instruction computes it. Refuses an instruction that
+    does not compute what its declaration says.
     """
     for last in computed_within(machine, graph, node):
         best = _cheapest(last, graph, known, machine, others)
@@ -51,6 +53,8 @@ def _cheapest(node: Node, graph: Graph, known: Forms, machine: Machine, others: 
         cycles = cost_of(machine.config, shape_of(layer.operator), tiles, threads).cycles
         if cycles < min(least, _taken(selection.nodes, others)):
             best, least = (selection, layer), cycles
+    if best:
+        require_meaning(best[0], graph)
     return best
 
 

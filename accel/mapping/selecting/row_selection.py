@@ -109,6 +109,9 @@ class _Selecting:
                         for tensor, value in zip(given, self.node.inputs, strict=True)}
         result = expression(self.node.op, self.node.attrs, given, "y")
         stages = _stages(result)
+        for dtype in (value.dtype for stage in stages[:-1] for value in stage.values):
+            if dtype != "int32":
+                raise LoweringError(f"it computes {dtype} on the way; instructions compute int32")
         ops = {stage.reducer for stage in stages}
         if {"max", "min"} <= ops:
             raise LoweringError("it takes both the greatest and the least element of a row")

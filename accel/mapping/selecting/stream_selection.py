@@ -43,7 +43,7 @@ def stream_selections(machine: Machine, graph: Graph, node: Node) -> Iterator[St
     """The instructions that compute a node, with those before it that only it reads, as a layer.
     """
     for form, computes in machine.of_rows:
-        nodes = _chain(graph, node, computes.operators)
+        nodes = follows(graph, node, computes.operators)
         found = nodes and _selected(machine, graph, form, computes, nodes)
         if found:
             yield found
@@ -63,7 +63,7 @@ def computed_within(machine: Machine, graph: Graph, node: Node) -> Iterator[Node
                 yield last
 
 
-def _chain(graph: Graph, node: Node, operators: tuple[str, ...]) -> tuple[Node, ...]:
+def follows(graph: Graph, node: Node, operators: tuple[str, ...]) -> tuple[Node, ...]:
     """The nodes that apply these operators one after the other, the last of them `node`; none
     where others read, or are, what is between them."""
     nodes, readers, makers = [node], graph.consumers(), graph.producers()
@@ -83,13 +83,13 @@ def _selected(machine: Machine, graph: Graph, form: StreamForm, computes: Comput
               nodes: tuple[Node, ...]) -> StreamSelection | None:
     config, x = machine.config, graph.values[nodes[0].inputs[0]]
     result = graph.values[nodes[-1].outputs[0]]
-    repeats = result.shape != x.shape
     entry = (config.batch, config.block_out), config.output
     others = [value for node in nodes for value in node.inputs[1:]]
     if (x.dtype != config.output or (form.shape.a, form.shape.dst) != (entry, entry)
             or nodes[0].inputs[0] in graph.constants
             or not all(value in graph.constants for value in others)
-            or repeats and (x.shape[-1] > config.block_out or x.shape[:-1] != result.shape[:-1])):
+            or x.shape[:-1] != result.shape[:-1]
+            or (x.shape[-1] > config.block_out if computes.repeats else x.shape != result.shape)):
         return None
     padded = max(config.block_in, config.block_out)     # memory has whole ones of these
     entries = -(-result.shape[-1] // padded) * padded // config.block_out
@@ -100,7 +100,7 @@ def _selected(machine: Machine, graph: Graph, form: StreamForm, computes: Comput
         return None
     fields, table = bound
     return StreamSelection(form, nodes, entries, dict(fields), _whole(form, table),
-                           computes.cycles(entries), repeats)
+                           max(1, round(computes.cycles(entries))), computes.repeats)
 
 
 def _whole(form: StreamForm, table: np.ndarray | None) -> np.ndarray | None:

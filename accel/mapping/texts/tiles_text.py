@@ -59,7 +59,8 @@ def _layer(machine: Machine, threads: int, part: LayerPart) -> Iterator[str]:
     config, layer, shape = machine.config, part.layer, shape_of(part.layer.operator)
     yield f"{layer.name}: {plan_text(part.tiles, part.threads)}"
     yield from wrapped(f"of: {_shape_text(shape)}", 2)
-    cost, unit = part.cost, "gemm" if shape.weighted else "vector"
+    cost, stream = part.cost, layer.operator.stream
+    unit = machine.unit_of(stream.name) if stream else "gemm" if shape.weighted else "vector"
     yield (f"  expected: about {cost.cycles:,} cycles; {unit} works {cost.work:,.0f}, the bus "
            f"{cost.traffic:,.0f}{_bound_text(machine, threads, part)}")
     yield from wrapped("takes: " + ", ".join(
@@ -79,6 +80,8 @@ def _value_text(value: object) -> str:
 
 
 def _bound_text(machine: Machine, threads: int, part: LayerPart) -> str:
+    if part.layer.operator.stream:
+        return ""
     try:
         bound = bound_of(machine, part.layer, threads, Dram(latency=0))
     except PlanError:

@@ -8,7 +8,8 @@ from compiler.graph.passes.fold_scales import FoldScales
 from compiler.graph.passes.functions_of_products import FunctionsOfProducts
 from compiler.graph.passes.gathers import GathersAsSlices
 from compiler.graph.integerize.integerize import Integerize
-from compiler.graph.passes.lookups import LookupsAsRows
+from compiler.graph.rows.lookups import LookupsAsRows
+from compiler.graph.rows.orders import OrdersAsRows
 from compiler.graph.passes.pads import PadsInWindows
 from compiler.graph.passes.products_as_sums import ProductsAsSums
 from compiler.graph.passes.puts import WheresAsPuts
@@ -21,6 +22,6 @@ from compiler.graph.passes.weights_on_grids import WeightsOnGrids
 
 __all__ = ["BoundsBeforeQuantize", "CleanUp", "EliminateDeadCode", "FoldConstants", "FoldScales",
            "FunctionsOfProducts", "GathersAsSlices", "Integerize", "LookupsAsRows",
-           "PadsInWindows", "ProductsAsSums", "QuantizedConstants", "RaiseQuantize",
-           "ReductionsAsPools", "SinkDequantize", "TransposeWeights", "WeightsOnGrids",
-           "WheresAsPuts"]
+           "OrdersAsRows", "PadsInWindows", "ProductsAsSums", "QuantizedConstants",
+           "RaiseQuantize", "ReductionsAsPools", "SinkDequantize", "TransposeWeights",
+           "WeightsOnGrids", "WheresAsPuts"]

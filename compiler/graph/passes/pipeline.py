@@ -20,7 +20,8 @@ from compiler.graph.passes.fold_scales import FoldScales
 from compiler.graph.passes.functions_of_products import FunctionsOfProducts
 from compiler.graph.passes.gathers import GathersAsSlices
 from compiler.graph.integerize.integerize import Integerize
-from compiler.graph.passes.lookups import LookupsAsRows
+from compiler.graph.rows.lookups import LookupsAsRows, TakesRows, no_row
+from compiler.graph.rows.orders import OrdersAsRows
 from compiler.graph.passes.pads import PadsInWindows
 from compiler.graph.passes.products_as_sums import ProductsAsSums
 from compiler.graph.passes.puts import WheresAsPuts
@@ -56,20 +57,21 @@ class Pass(Protocol):
 
 
 def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR_BITS,
-                    exact: bool = False, sums: bool = False, lookups: bool = False
-                    ) -> tuple[Pass, ...]:
+                    exact: bool = False, sums: bool = False,
+                    takes: TakesRows = no_row) -> tuple[Pass, ...]:
     """The passes over every imported network, in order; without `integerize` ONNX's float
     semantics hold. Some target forms sums of `accumulator_bits`. What a TensorFlow Lite file
     computes is, where `exact`, what LiteRT computes, to the bit, by operators that no accelerator
     has. With `sums` products of integers are sums of integers even where nothing quantizes these:
-    what an accelerator has; a processor multiplies floats as well. With `lookups` rows of constant
-    tables are taken as integers: what some target has an instruction for.
+    what an accelerator has; a processor multiplies floats as well. What some target
+    `takes` as an operator of rows becomes one: lookups in constant tables, elements in order.
     """
     to_integers: tuple[Pass, ...] = (QuantizedConstants(), ReductionsAsPools(),
                                      BoundsBeforeQuantize(), SinkDequantize(), WeightsOnGrids(),
                                      FoldScales(quantized=True), RaiseQuantize(),
-                                     FunctionsOfProducts(), RaiseQuantize(), LookupsAsRows(lookups),
-                                     Integerize(accumulator_bits, exact), ProductsAsSums(sums))
+                                     FunctionsOfProducts(), RaiseQuantize(), LookupsAsRows(takes),
+                                     Integerize(accumulator_bits, exact), OrdersAsRows(takes),
+                                     ProductsAsSums(sums))
     return (
         FoldConstants(dequantize=False),
         GathersAsSlices(),

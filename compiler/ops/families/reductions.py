@@ -243,7 +243,7 @@ def _place_meaning(function: Callable) -> Callable[..., np.ndarray]:
     return meaning
 
 
-def _sorted_places(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+def sorted_places(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """The places where the first ``count`` elements in order along an axis are, the greatest first
     if ``largest`` is 1; of equals the first. NaN is the greatest. Each element counts those before
     it.
@@ -270,7 +270,8 @@ def _sorted_places(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     return te.compute((*x.shape[:axis], attrs["count"], *x.shape[axis + 1:]), place, name)
 
 
-def _sorted_places_meaning(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+def places_in_order(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+    """What `sorted_places` gives, of an array."""
     axis, last = attrs["axis"], x.shape[attrs["axis"]] - 1
     if attrs["largest"]:
         order = np.flip(last - np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
@@ -384,8 +385,8 @@ OPERATORS = (
         meaning=_joined_bytes_meaning, kind=Kind.INJECTIVE),
     Operator(
         name="sorted_places", summary="numbers of the first elements in order along an axis",
-        inputs="x", attributes="axis, count, largest", define=_sorted_places,
-        meaning=_sorted_places_meaning),
+        inputs="x", attributes="axis, count, largest", define=sorted_places,
+        meaning=places_in_order),
     Operator(
         name="cumsum", summary="sum of the elements up to each along an axis", inputs="x",
         attributes="axis, exclusive, reverse", define=_running("sum"),

@@ -14,8 +14,10 @@ from accel.mapping.target import AccelTarget
 from compiler import te
 from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Intrinsic, Operand
+from examples.machines import softmax
 from tests.support.integer_graphs import Net
 from tests.support.machines import TINY, example
+from tests.support.softmax_graphs import softmax_graph
 
 WIDE = Machine(replace(TINY.config, name="1x4x16", block_out=16, wgt_bytes=4096, acc_bytes=8192,
                        out_bytes=4096, res_bytes=4096, par_bytes=8192))
@@ -225,3 +227,34 @@ def test_products_of_other_types() -> None:
     assert found[0].reason == ("the network has no products of weights on the accelerator; "
                                "qconv2d_0 (qconv2d) is on the host: its weight is int8; gemm takes "
                                "int4")
+
+
+def softmax_machine(**changes) -> Machine:
+    computes = replace(softmax.instruction.computes, **changes)
+    return Machine(replace(TINY.config, structure=softmax.structure),
+                   (*SHIPPED, replace(softmax.instruction, computes=computes)))
+
+
+@pytest.mark.parametrize("changes, length, reason", [
+    ({}, 8, ""),
+    ({"operators": ("qbelow_max", "qbelow_max")}, 8,
+     "no layer computes qbelow_max and qbelow_max, each from the one before alone"),
+    ({"cycles": lambda n: 10**6}, 8,
+     "qbelow_max and qsoftmax of y take fewer cycles otherwise"),
+    ({}, 4 * softmax.LONGEST + 4, "qbelow_max and qsoftmax of y have other rows than it takes")],
+    ids=["executed", "no operators", "slow", "long"])
+def test_an_instruction_of_a_stream_unit_answers(changes, length, reason):
+    machine, graph = softmax_machine(**changes), softmax_graph((8, length))
+    program = AccelTarget(machine).compile(graph).program
+    found = {one.name: one for one in answers(machine, [program], graph, [graph], {})}["softmax"]
+    assert (found.reason, found.unit, found.own) == (reason, "stream", True)
+    assert found.layers == (() if reason else ("y",))
+
+
+def test_an_instruction_may_say_of_no_operators_that_it_computes_them():
+    machine = Machine(replace(TINY.config, structure=softmax.structure),
+                      (*SHIPPED, replace(softmax.instruction, computes=None)))
+    graph = softmax_graph((8, 8))
+    program = AccelTarget(machine).compile(graph).program
+    found = {one.name: one for one in answers(machine, [program], graph, [graph], {})}["softmax"]
+    assert found.reason == "its declaration says of no operators of networks that it computes them"

@@ -82,7 +82,7 @@ def test_a_larger_component_is_larger() -> None:
 def test_coefficients_follow_the_parts_that_they_are_fitted_to() -> None:
     carry, mux = ((NetlistAmounts({kind: 400.0}, 0, 0, 0, 0, 0), luts)
                   for kind, luts in (("carry", 400), ("mux", 200)))
-    found = fitted_luts([carry, mux] * 50)
+    found = fitted_luts([carry, mux] * 500)
     assert found["carry"] == pytest.approx(1, abs=0.05)
     assert 0.4 < found["mux"] < 0.9                 # less than was expected
     assert errors_of(found, [carry])[0] == pytest.approx(0, abs=0.05)

@@ -15,30 +15,19 @@ from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.layers import build_layers, forms_of
 from accel.mapping.lowering import LoweringError
 from accel.mapping.memory.layout import blocks_of
-from compiler.graph.graph import Graph, TensorType
-from compiler.graph.rewrite import Builder
-from compiler.ops.families.row_functions import RECIPROCALS, exponentials
+from accel.mapping.target import AccelTarget
+from accel.sim.rtl import verilated
+from accel.sim.slice import simulator as slice_simulator
+from compiler.graph.graph import Graph
 from examples.machines import softmax as example
-from tests.support.integer_graphs import assert_right
-
-SCALED = {"mult": 40000, "shift": 36, "zp": -120, "lo": -128, "hi": 127}
+from tests.support.integer_graphs import assert_right, assert_simulators_agree
+from tests.support.softmax_graphs import softmax_graph
 
 
 @cache
 def machine_of(preset: str = "tiny-1x4x4", **changes) -> lockstep.Machine:
     config = replace(lockstep.preset(preset), structure=example.structure, **changes)
     return lockstep.Machine(config, (*SHIPPED, example.instruction))
-
-
-def softmax(shape: tuple[int, ...], between: bool = False) -> Graph:
-    """The two operators of a softmax; what is `between` them may be a result as well."""
-    builder, (high, low) = Builder("net"), exponentials(0.03)
-    builder.add_input("x", TensorType(shape, "int8"))
-    for name, array in (("high", high), ("low", low), ("reciprocals", RECIPROCALS)):
-        builder.add_constant(name, array)
-    builder.emit("qbelow_max", "below", ["x"], "below")
-    builder.emit("qsoftmax", "y", ["below", "high", "low", "reciprocals"], "y", **SCALED)
-    return builder.finish(["y", "below"] if between else ["y"])
 
 
 def rows(rng, shape: tuple[int, ...]) -> np.ndarray:
@@ -56,27 +45,39 @@ def executed(machine: lockstep.Machine, program: AccelProgram) -> set[str]:
     ((5, 2, 9), {"batch": 2, "acc_bytes": 2048}), ((3, 9), {"block_in": 8, "inp_bytes": 4096})],
     ids=str)
 def test_two_operators_are_one_layer(rng, shape, changes):
-    machine, graph = machine_of(**changes), softmax(shape)
+    machine, graph = machine_of(**changes), softmax_graph(shape)
     program = assert_right(machine, graph, {"x": rows(rng, shape)})
     assert [name for name, _ in program.layers] == ["y"]
     assert executed(machine, program) == {"softmax"}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [{}, {"batch": 2, "block_out": 8, "acc_bytes": 8192}], ids=str)
+def test_rtl_and_its_slice(rng, changes):
+    machine, shape = machine_of(**changes), (5, 2, 19)
+    program, samples = AccelTarget(machine).compile(softmax_graph(shape)).program, {
+        "x": rows(rng, shape)}
+    assert_simulators_agree(machine, program, samples)
+    cycles = [one.simulate(machine, program, program.image(samples)).cycles
+              for one in (slice_simulator, verilated)]
+    assert cycles[0] == cycles[1]
+
+
 def test_what_is_between_may_be_a_result(rng):
     machine, shape = machine_of(), (8, 8)
-    program = assert_right(machine, softmax(shape, between=True), {"x": rows(rng, shape)})
+    program = assert_right(machine, softmax_graph(shape, between=True), {"x": rows(rng, shape)})
     assert "softmax" not in executed(machine, program)
 
 
 def test_a_row_may_be_too_long(rng):
     machine, shape = machine_of(), (8, 4 * example.LONGEST + 1)
-    layers = build(machine, softmax(shape))
+    layers = build(machine, softmax_graph(shape))
     assert all(layer.operator.stream is None for layer in layers)
-    assert build(machine, softmax((8, 4 * example.LONGEST)))[0].operator.stream
+    assert build(machine, softmax_graph((8, 4 * example.LONGEST)))[0].operator.stream
 
 
 def test_the_note_says_by_what():
-    layer, = build(machine_of(), softmax((3, 8)))
+    layer, = build(machine_of(), softmax_graph((3, 8)))
     assert layer.note == "qbelow_max and qsoftmax by softmax, in rows of 2 entries"
 
 
@@ -84,9 +85,9 @@ def test_fewer_cycles_decide():
     slow = replace(example.instruction, computes=replace(
         example.instruction.computes, cycles=lambda n: 100_000))
     machine = lockstep.Machine(machine_of().config, (*SHIPPED, slow))
-    assert all(layer.operator.stream is None for layer in build(machine, softmax((8, 8))))
+    assert all(layer.operator.stream is None for layer in build(machine, softmax_graph((8, 8))))
     # On the host where no other instructions compute so few rows.
-    assert build(machine, softmax((1, 8)))[0].operator.stream
+    assert build(machine, softmax_graph((1, 8)))[0].operator.stream
 
 
 def build(machine: lockstep.Machine, graph: Graph) -> list[MappedLayer]:
@@ -105,7 +106,21 @@ def test_a_table_of_another_size_is_refused():
     with pytest.raises(LoweringError, match=re.escape(
             "softmax reads a power of two of entries of 32 elements from a table, at most 8; a "
             "layer has 96 elements")):
-        build(machine, softmax((3, 8)))
+        build(machine, softmax_graph((3, 8)))
+
+
+def test_what_a_declaration_says_is_tried():
+    def bind(elements, lanes, below, applied):
+        fields, powers = example.bound(elements, lanes, below, applied)
+        return {**fields, "zp": fields["zp"] + 1}, powers
+
+    other = replace(example.instruction, computes=replace(
+        example.instruction.computes, bind=bind))
+    machine = lockstep.Machine(machine_of().config, (*SHIPPED, other))
+    with pytest.raises(LoweringError, match=(
+            "^softmax does not compute qbelow_max and qsoftmax, as its declaration says: element "
+            "0 of a row is -?[0-9]+, not -?[0-9]+$")):
+        build(machine, softmax_graph((3, 8)))
 
 
 @pytest.mark.parametrize("arguments, message", [

@@ -9,7 +9,7 @@ from compiler import te
 from compiler.ir import (Alloc, Barrier, Combine, For, If, Program, Seq, Store, Update, interpret,
                          lower, verify)
 from compiler.ops.integers.arithmetic import PARAM
-from compiler.te import Buffer, Const, Var
+from compiler.te import Buffer, Const, Extern, Var
 from tests.compiler.ir.samples import arrays, convolution, matmul
 from tests.compiler.te.samples import argmax
 
@@ -246,3 +246,10 @@ def test_integers_that_numpy_lacks_wrap(dtype, bits):
 
     found = interpret(lower([values], "main"), {"x": data})["values"]
     assert found.tolist() == [wanted(row) for row in data.tolist()]
+
+
+def test_what_only_an_instruction_computes():
+    value = Extern("softmax", (A[I],), "int32")
+    program = Program("p", (A,), (C,), For(I, 4, Store(C, (I,), value)))
+    with pytest.raises(TypeError, match="^softmax must be performed by an instruction: no "):
+        interpret(program, {"a": np.zeros(4, np.int32)})

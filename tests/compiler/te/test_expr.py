@@ -5,8 +5,9 @@ import re
 import pytest
 
 from compiler import te
-from compiler.te import (INDEX, Axis, Binary, Buffer, Call, Cast, Const, Field, Read, Reduce,
-                         Select, Var)
+from compiler.ir import expr_text
+from compiler.te import (INDEX, Axis, Binary, Buffer, Call, Cast, Const, Extern, Field, Read,
+                         Reduce, Select, Var)
 
 I, J = Var("i"), Var("j")
 A = Buffer("a", (4, 8), "int8")
@@ -155,3 +156,12 @@ def test_strides_wrong(strides):
     message = re.escape(f"Strides of a must keep rows of [3, 4] apart, not {strides}")
     with pytest.raises(ValueError, match=f"^{message}$"):
         Buffer("a", (3, 4), "int16", strides=strides)
+
+
+def test_what_is_computed_outside():
+    value = Extern("softmax", (A[I, J], F[I]), "int8")
+    assert expr_text(value) == "softmax(a[i, j], f[i])"
+    assert te.children(value) == (A[I, J], F[I])
+    assert te.substitute(value, {J: I}) == Extern("softmax", (A[I, I], F[I]), "int8")
+    with refuses(ValueError, "Element type must be a number type or a declared record, not 'i7'"):
+        Extern("softmax", (), "i7")

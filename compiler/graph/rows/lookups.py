@@ -1,15 +1,30 @@
 """Rows of a constant table, taken by computed numbers, as an integer operator of rows."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.ops.families.gathers import MOST_ROWS
+from compiler.ops.families.gathers import MOST_ROWS, NUMBER_BYTES
 from compiler.ops.registry import find
+
+TakesRows = Callable[..., bool]
+"""Whether some target has an instruction of its own for an operator of rows: ``takes(operator,
+elements of a row, attributes, *constants)``."""
+
+
+def every_row(operator: str, elements: int, attrs: Mapping[str, Any], *constants: np.ndarray
+              ) -> bool:
+    """Takes all."""
+    return True
+
+
+def no_row(operator: str, elements: int, attrs: Mapping[str, Any], *constants: np.ndarray) -> bool:
+    """Takes none."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,23 +33,23 @@ class LookupsAsRows:
     from a table of int8 alike: what a unit that gathers has. Exact, since a quantization of one
     scale does to every element the same.
 
-    Before: any graph whose quantizations are ONNX's. After, if `wanted`: no quantization of one
-    scale to 8 bits reads rows of a constant matrix that a computed tensor names; nor are such rows
-    of int8 taken by another operator.
+    Before: any graph whose quantizations are ONNX's. After: no quantization of one scale to 8 bits
+    reads rows of a constant matrix that a computed tensor names, if some target `takes` that
+    matrix; nor are such rows of int8 taken by another operator.
     """
 
-    wanted: bool = True
+    takes: TakesRows = every_row
     name: ClassVar[str] = "lookups-as-rows"
 
     def __call__(self, graph: Graph) -> Graph:
-        if not self.wanted or not any(node.op == "gather" for node in graph.nodes):
-            return graph
-        return _Lookups(graph).run()
+        lookups = [node for node in graph.nodes if node.op == "gather"]
+        return _Lookups(graph, self.takes).run() if lookups else graph
 
 
 @dataclass(slots=True)
 class _Lookups:
     graph: Graph
+    takes: TakesRows
     builder: Builder = field(init=False)
     producers: Mapping[str, Node] = field(init=False)
     named: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -51,11 +66,14 @@ class _Lookups:
             if not (node.op == "gather" and self._of_int8(node)
                     or node.op == "quantizelinear" and self._of_quantized(node)):
                 self.builder.add(node)
+        if not self.named:
+            return self.graph
         return eliminate_dead_code(self.builder.finish(self.graph.outputs))
 
     def _of_int8(self, gather: Node) -> bool:
         table = self.graph.constants.get(gather.inputs[0])
-        if table is None or table.dtype != np.int8 or not self._takes_rows(gather, table):
+        if table is None or table.dtype != np.int8 or not self._names_rows(gather, table) or (
+                not self.takes("qgather", NUMBER_BYTES, {}, table)):
             return False
         self._looked_up(gather, gather.name, table, gather.outputs[0])
         return True
@@ -68,9 +86,11 @@ class _Lookups:
                 self.graph.values[quantize.outputs[0]].dtype not in ("int8", "uint8")):
             return False
         table = self._array(gather.inputs[0])
-        if table is None or not self._takes_rows(gather, table):
+        if table is None or not self._names_rows(gather, table):
             return False
         stored = find("quantizelinear").meaning({**quantize.attrs, "axis": 0}, table, *steps)
+        if not self.takes("qgather", NUMBER_BYTES, {}, stored.view(np.int8)):
+            return False
         name = quantize.name if gather.name in self.kept else gather.name
         self.kept.add(gather.name)          # its name is taken
         value, = quantize.outputs
@@ -93,7 +113,7 @@ class _Lookups:
             return None
         return find(maker.op).meaning(maker.attrs, *arrays)
 
-    def _takes_rows(self, gather: Node, table: np.ndarray) -> bool:
+    def _names_rows(self, gather: Node, table: np.ndarray) -> bool:
         """True if computed numbers take rows of a matrix that are few enough to have such."""
         places = gather.inputs[1]
         return (gather.attrs["axis"] == 0 and table.ndim == 2 and 1 <= len(table) <= MOST_ROWS

@@ -5,7 +5,7 @@ import pytest
 
 from compiler.graph import Builder, Graph, evaluate, optimize, standard_passes
 from compiler.graph.graph import TensorType
-from compiler.graph.passes import LookupsAsRows
+from compiler.graph.rows.lookups import LookupsAsRows, every_row, no_row
 
 STEPS = np.array(0.05, np.float32)
 
@@ -54,7 +54,7 @@ def test_rows_are_taken_from_bytes(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_what_reads_them_is_an_integer_operator(dtype: str) -> None:
-    whole = optimize(network(dtype), standard_passes(lookups=True))
+    whole = optimize(network(dtype), standard_passes(takes=every_row))
     assert "qgather" in ops(whole) and "gather" not in ops(whole)
     assert ops(whole).count("dequantize") == 2
 
@@ -85,5 +85,5 @@ def test_other_lookups_stay(graph: Graph) -> None:
 
 def test_nothing_changes_where_no_machine_asks() -> None:
     graph = network()
-    assert LookupsAsRows(False)(graph) is graph
+    assert LookupsAsRows(no_row)(graph) is graph
     assert "qgather" not in ops(optimize(graph, standard_passes()))

@@ -1,0 +1,1 @@
+"""Passes that write operators of rows for instructions of one's own."""
