@@ -192,8 +192,8 @@ _TRUST = 10                 # parts of a typical size that what is expected coun
 
 
 def fitted_luts(samples: Sequence[tuple[NetlistAmounts, int]]) -> dict[str, float]:
-    """The coefficients of amounts, of parts with their LUTs (distributed RAM left out); what none of
-    them has is as expected."""
+    """The coefficients of amounts, of parts with their LUTs (distributed RAM left out); those of
+    what no part has are as expected."""
     names = [name for name in EXPECTED if any(counted.logic.get(name) for counted, _ in samples)]
     weights = np.array([1 / (luts + LEAST_LUTS) for _, luts in samples])
     rows = np.array([[counted.logic.get(name, 0.0) for name in names] for counted, _ in samples])
