@@ -252,7 +252,8 @@ _OUT = SHIPPED.buffer("out")
      "Buffer acc must not be used by store: a buffer of two banks is between units that compute"),
     (lambda: _with(replace(_STORE, name="second", kind=Kind.STORE)),
      "Units must have one of kind store, not store and second: the core has one place for it"),
-    (lambda: _with(buffers=(replace(SHIPPED.buffer("acc"), banks=1),)), "Buffer acc must "),
+    (lambda: _with(buffers=(replace(SHIPPED.buffer("acc"), banks=1),)),
+     "Element of buffer acc must not be accumulator"),
     (lambda: Structure.of({"units": []}), "Structure must be a table of units and buffers"),
 ])
 def test_what_cannot_be_built_is_refused(make, message: str) -> None:
