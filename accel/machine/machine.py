@@ -229,12 +229,12 @@ class Machine:
 
     def computes_rows(self, operator: str, elements: int, attrs: Mapping[str, Any],
                       *constants: np.ndarray) -> bool:
-        """True if an instruction of a stream unit computes an operator of rows of so many elements,
-        and its table fits."""
-        applied = Applied(attrs, constants)
+        """True if an instruction of a stream unit computes an operator of rows that are read and
+        have so many elements, and row and table fit."""
+        applied, lanes = Applied(attrs, constants), self.config.block_out
         tables = [(form, bound[1]) for form, computes in self.of_rows
-                  if computes.operators == (operator,) and (
-                      bound := computes.bind(elements, self.config.block_out, applied))]
+                  if computes.operators == (operator,) and -(-elements // lanes) <= form.longest
+                  and (bound := computes.bind(elements, lanes, applied))]
         return any(table is None or form.shape.table is not None
                    and table.size <= form.shape.table[0] * prod(form.shape.table[1])
                    for form, table in tables)

@@ -11,6 +11,7 @@ import lockstep
 from accel.machine.config import load
 from accel.mapping.target import AccelTarget
 from accel.machine.streams import StreamShape
+from accel.sim.checking.check import check
 from accel.sim.rtl import verilated
 from accel.sim.slice import simulator
 from compiler.graph import Graph
@@ -19,7 +20,7 @@ from examples.machines.gather import Gather, gathered, machine, machine_of
 from tests.support.components import rows_through
 from tests.support.integer_graphs import Net, assert_right, run_program
 
-ENTRIES = 64
+ENTRIES = 4096            # so many that the high byte of a number counts
 GEOMETRIES = Path("examples/geometries")
 
 
@@ -155,3 +156,10 @@ def test_the_rtl_agrees() -> None:
         simulator.simulate, verilated.simulate)]
     for name in graph.outputs:
         np.testing.assert_array_equal(runs[0][name], runs[1][name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("geometry", ["tiny-1x4x4", GEOMETRIES / "2x8x8.toml"])
+def test_the_simulators_agree(geometry) -> None:
+    report = check(machine_of(load(geometry)), 20, locate=False)
+    assert report.ok, report.difference or (report.empty, report.missing)

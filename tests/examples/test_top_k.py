@@ -11,6 +11,7 @@ import lockstep
 from accel.machine.config import load
 from accel.machine.streams import StreamShape
 from accel.mapping.target import AccelTarget
+from accel.sim.checking.check import check
 from accel.sim.rtl import verilated
 from accel.sim.slice import simulator
 from compiler.graph import Graph
@@ -94,7 +95,10 @@ def test_the_compiler_gives_orders_to_it(geometry, shape, count, largest) -> Non
 def test_more_than_there_are_cells_for_stay_on_the_host() -> None:
     graph, _ = orders((1, 40), MOST + 1)
     assert AccelTarget(machine).refusal(graph, graph.nodes[0])
+    few = {"count": 1, "largest": 1, "part": 0}
+    assert machine.computes_rows("qorder", 40, few)
     assert not machine.computes_rows("qorder", 40, graph.nodes[0].attrs)
+    assert not machine.computes_rows("qorder", 4097, few)       # more entries than a row can have
 
 
 def ranking(count: int) -> onnx.ModelProto:
@@ -146,3 +150,10 @@ def test_the_rtl_agrees() -> None:
         simulator.simulate, verilated.simulate)]
     for name in graph.outputs:
         np.testing.assert_array_equal(runs[0][name], runs[1][name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("geometry", ["tiny-1x4x4", GEOMETRIES / "2x8x8.toml"])
+def test_the_simulators_agree(geometry) -> None:
+    report = check(machine_of(load(geometry)), 20, locate=False)
+    assert report.ok, report.difference or (report.empty, report.missing)

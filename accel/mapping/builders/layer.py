@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from accel.mapping.memory.forms import Forms
-from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.layout import pack_elements, pack_params, stored_bytes
 from accel.mapping.memory.views import View
 from accel.mapping.operators import blocked
@@ -134,8 +133,6 @@ def planes_within(node: Node, operator: BlockedOperator, result: Activation, blo
     *_, batch, whole = result.stored_shape(blocks)
     axes, (*_, count, size) = operator.axes["output"], operator.output.shape
     channels, row = result.c // node.attrs[PLANES], result.w * batch * whole
-    if "g" in axes and blocks.padded(channels) != channels:
-        raise LoweringError(f"planes of {channels} channels in groups are no whole blocks")
     apart = {"n": result.h * row, "y": row, "x": batch * whole, "b": whole, "s": channels,
              "g": count * size, "c": size, "o": 1}
     return {"pitches": tuple(apart[axis] for axis in axes),

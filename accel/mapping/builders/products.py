@@ -33,7 +33,7 @@ def convolution(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Mappe
     x, weights = known[node.inputs[0]], graph.constants[node.inputs[1]]
     window = Window(weights.shape[2:], node.attrs["strides"], node.attrs["pads"],
                     node.attrs.get("dilations", (1, 1)))
-    whole = grouped(weights, node.attrs.get("group", 1), blocks)
+    whole = grouped(weights, node.attrs.get("group", 1), blocks, are_planes(node))
     pad_value, channels = node.attrs["pad_value"], len(weights)
     if whole.groups == 1:
         dense = whole.weights[0, :channels, :x.c]

@@ -40,11 +40,15 @@ class Grouped:
         return np.ascontiguousarray(packed)
 
 
-def grouped(weights: np.ndarray, group: int, blocks: Blocks) -> Grouped:
-    """[Co, Ci / group, kh, kw] with as few groups merged as whole blocks need."""
+def grouped(weights: np.ndarray, group: int, blocks: Blocks, planes: bool = False) -> Grouped:
+    """[Co, Ci / group, kh, kw] with as few groups merged as whole blocks need: all of them for
+    results in `planes`, of which each ends at the last channel, if that is within a block."""
     outputs, inputs = len(weights) // group, weights.shape[1]
     merged = next((m for m in range(1, group) if _is_whole(m, group, outputs, inputs, blocks)),
                   group)
+    is_block = (merged * outputs, merged * inputs) == (blocks.block_out, blocks.block_in)
+    if planes and not is_block and blocks.padded(len(weights)) != len(weights):
+        merged = group
     count = -(-group // merged)
     spread = _merged(weights, group, merged, count)
     height, depth = (size if count > 1 else blocks.padded(size) for size in spread.shape[1:3])

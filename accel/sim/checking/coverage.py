@@ -59,7 +59,7 @@ class Coverage:
                     self._count("stall", f"{unit} for {cause}")
 
     def _count(self, group: str, name: str) -> None:
-        if name in self.counts[group]:
+        if name in self.counts.get(group, ()):
             self.counts[group][name] += 1
 
     @property

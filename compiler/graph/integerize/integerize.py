@@ -1,8 +1,7 @@
 """Turns float operators between quantizations into integer operators with one fixed meaning."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import ClassVar
 
 import numpy as np
@@ -10,28 +9,26 @@ import numpy as np
 from compiler.ops.integers.fixed_point import ScaleRefused, limits_of
 from compiler.ops.records.integer_forms import (ACCUMULATOR_BITS, Bounds, IntegerForm, IntegerNode,
                                                 QuantizedInputs, StaysFloat, Stored, clamp_to,
-                                                multiplier_of, scaled)
+                                                scaled)
 from compiler.ops.records.operator import Kind, Numbers
-from compiler.ops.families.row_functions import MASKED
 from compiler.ops.families.reductions import MOST_PLACES
-from compiler.ops.sums.residuals import WITH_RESIDUAL, with_residual
-from compiler.ops.registry import find, infer
-from compiler.ops.records.rules import TypeRefused
-from compiler.graph.graph import Graph, Node, TensorType
+from compiler.ops.registry import find
+from compiler.graph.graph import Graph, Node
 from compiler.graph.notes import Note
-from compiler.graph.integerize.channels import affine_of_channels, slopes_of_channels
+from compiler.graph.integerize.behind_products import BehindProducts, bounds_of, core_of
+from compiler.graph.integerize.channels import affine_of_channels
 from compiler.graph.integerize.litert import kernel_of
 from compiler.graph.integerize.litert_operators import composed, matched
 from compiler.graph.integerize.maps import mapped
+from compiler.graph.integerize.masks import Masks
 from compiler.graph.integerize.missing import MissingQuantizations
-from compiler.graph.integerize.quantized import QuantizedView, stored_form
+from compiler.graph.integerize.quantized import stored_form
 from compiler.graph.integerize.regions import Regions
 from compiler.graph.integerize.row_totals import is_row_total, row_total
-from compiler.graph.integerize.rows import KEPT, row_function, rows_of
+from compiler.graph.integerize.rows import row_function, rows_of
 from compiler.graph.integerize.tables import tabled
-from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.graph.integerize.row_functions import Mask
-from compiler.graph.verify import GraphRefused
+from compiler.graph.integerize.writing import Writing
+from compiler.graph.rewrite import eliminate_dead_code
 
 STAYS_IN_FLOAT = "stays in float"
 WITH_CONSTANTS = {"quantized_map": "qmap", "quantized_terms": "qterms"}
@@ -70,27 +67,21 @@ class Integerize:
 
 
 @dataclass(slots=True)
-class _Rewriting:
+class _Rewriting(Writing):
     """One run: every float node is copied, every quantization is replaced, what the replacements
     left without readers falls to dead code elimination.
     """
 
-    graph: Graph
-    accumulator_bits: int
-    exact: bool
-    builder: Builder = field(init=False)
-    view: QuantizedView = field(init=False)
     regions: Regions = field(init=False)
+    masks: Masks = field(init=False)
+    behind: BehindProducts = field(init=False)
     reasons: dict[str, str] = field(default_factory=dict)
-    masks: dict[tuple, str] = field(default_factory=dict)
     floats: set[str] = field(default_factory=set)           # quantizations of what stays in float
 
     def __post_init__(self):
-        self.builder = Builder.like(self.graph)
-        self.view = QuantizedView(self.graph, self.graph.producers(), self._constant,
-                                  accumulator_bits=self.accumulator_bits,
-                                  exact=self.exact)
-        self.regions = Regions(self.view)
+        Writing.__post_init__(self)
+        self.regions, self.masks = Regions(self.view), Masks(self)
+        self.behind = BehindProducts(self, self.reasons)
 
     def run(self) -> Graph:
         self._store_inputs()
@@ -120,13 +111,13 @@ class _Rewriting:
                               scale=parameters[0], zp=parameters[1])
         elif source and (find(node.op).picks or node.op == "identity"):
             op = find(node.op).stored or node.op
-            self._define(node.outputs[0], IntegerNode(op, (source,), node.attrs), node.name)
+            self.define(node.outputs[0], IntegerNode(op, (source,), node.attrs), node.name)
         elif source and find(node.op).fills and (
                 {*node.inputs[1:]} <= self.graph.constants.keys()):
             numbers = (self.graph.constants[value] for value in node.inputs[1:])
             stored = tuple(("value", stored_form(number.reshape(1)).reshape(number.shape))
                            for number in numbers)
-            self._define(node.outputs[0], IntegerNode(node.op, (source,), node.attrs, stored),
+            self.define(node.outputs[0], IntegerNode(node.op, (source,), node.attrs, stored),
                          node.name)
         elif not (node.op in WITH_CONSTANTS and self._with_constants(node)
                   or find(node.op).places and self._place(node)):
@@ -150,7 +141,7 @@ class _Rewriting:
         if not {*others} <= self.graph.constants.keys() or not sources:
             return False
         constants = tuple((value, stored_form(self.graph.constants[value])) for value in others)
-        self._define(node.outputs[0], IntegerNode(WITH_CONSTANTS[node.op], sources, node.attrs,
+        self.define(node.outputs[0], IntegerNode(WITH_CONSTANTS[node.op], sources, node.attrs,
                                                   constants), node.name)
         return True
 
@@ -174,15 +165,15 @@ class _Rewriting:
         return True
 
     def _quantize(self, node: Node, out: Stored) -> None:
-        core, activations = self._core(node.inputs[0])
+        core, activations = core_of(self.view, node.inputs[0])
         replacement, name, form = None, node.name, core and self._form(core)
         if kernel_of(node):
             replacement = self._as_kernel(node, core, out, activations)
             name = core.name if core is not None and replacement else name
         if core is not None and form is not None and replacement is None:
             try:
-                replacement = form(self.view, core, out, _bounds(activations))
-                self._check_type(core, out, replacement)
+                replacement = form(self.view, core, out, bounds_of(activations))
+                self.check_type(core, out, replacement)
                 replacement = matched(self.view, node, core, out, replacement)
                 alone = core.op == "dequantizelinear"
                 name = (activations[-1] if activations else node).name if alone else core.name
@@ -192,8 +183,8 @@ class _Rewriting:
             replacement = self._function(node, core, out, activations)
             name = core.name if replacement else name
         if core is not None and replacement is None:
-            replacement, name = (self._with_residual(core, out, activations)
-                                 or self._with_slope(core, out, activations) or (None, name))
+            replacement, name = (self.behind.with_residual(core, out, activations)
+                                 or self.behind.with_slope(core, out, activations) or (None, name))
             if replacement is None and not self._looks_up(core) and not find(core.op).picks:
                 elementwise = find(core.op).kind is Kind.ELEMENTWISE
                 self.reasons.setdefault(core.name, "" if form or elementwise else NO_FORM)
@@ -201,41 +192,12 @@ class _Rewriting:
         if out.dtype != "int8":
             attrs["dtype"] = out.dtype
         host = IntegerNode("quantize", (node.inputs[0],), attrs)
-        self._define(out.value, replacement or host, name)
+        self.define(out.value, replacement or host, name)
         if replacement is None:
             self.floats.add(out.value)
 
     def _form(self, core: Node) -> IntegerForm | None:
         return _form(core) or (row_total if is_row_total(self.view, core) else None)
-
-    def _check_type(self, core: Node, out: Stored, *steps: IntegerNode) -> None:
-        """StaysFloat where integer operators, of which each reads the one before, refuse what they
-        read, compute from other bits than the result has, or give another type than it has.
-        """
-        wanted, made = TensorType(self.view.shape(out.value), out.dtype), None
-        for step in steps:
-            for value in step.inputs:
-                dtype = self._type(value, core).dtype
-                if dtype not in (out.dtype, "int64"):       # an int64 is a position
-                    raise StaysFloat(f"its input {value!r} is {dtype} and its result {out.dtype}")
-            made = self._type(step, core, made)
-        if made != wanted:
-            raise StaysFloat(f"on integers it would be {made}, not {wanted}")
-
-    def _type(self, part: str | IntegerNode, core: Node, before: TensorType | None = None
-              ) -> TensorType:
-        """The type of a value, or of what an operator makes of `before` and its own inputs."""
-        if isinstance(part, str):
-            return self.builder.values[part]
-        first = () if before is None else (before,)
-        names = (*(core.name for _ in first), *map(str, part.inputs),
-                 *(f"{core.name}:{role}" for role, _ in part.constants))
-        types = (*first, *(self._type(each, core) for each in part.inputs),
-                 *(TensorType.of(array) for _, array in part.constants))
-        try:
-            return infer(Node(part.op, core.name, names, core.outputs, part.attrs), types)
-        except TypeRefused as reason:
-            raise StaysFloat(str(reason).removeprefix(f"{core.name}: ")) from None
 
     def _function(self, node: Node, core: Node, out: Stored, activations: list[Node]
                   ) -> IntegerNode | None:
@@ -244,9 +206,9 @@ class _Rewriting:
         if find(core.op).kind is not Kind.ELEMENTWISE:
             return None
         try:
-            steps = self._steps(node, core, out, _bounds(activations))
+            steps = self._steps(node, core, out, bounds_of(activations))
             if steps:
-                self._check_type(core, out, *steps)
+                self.check_type(core, out, *steps)
         except (StaysFloat, ScaleRefused) as reason:
             self.reasons.setdefault(core.name, str(reason))
             return None
@@ -261,7 +223,7 @@ class _Rewriting:
         found = row_function(self.view, core.outputs[0])
         if found is not None:
             self.reasons.pop(core.name, None)           # of an operator that is a part of it
-            return rows_of(self.view, found, out, bounds, self._mask)
+            return rows_of(self.view, found, out, bounds, self.masks.of)
         made = affine_of_channels(self.view, core, out, bounds)
         if made is not None:
             return (made,)
@@ -276,75 +238,6 @@ class _Rewriting:
             raise StaysFloat("what it reads is quantized from float")
         return (tabled(self.view, region) if len(region.sources) == 1 and not wide else
                 mapped(self.view, region, core, out, bounds),)
-
-    def _with_residual(self, core: Node, out: Stored, activations: list[Node]
-                       ) -> tuple[IntegerNode, str] | None:
-        """The product whose sums a sum or a difference reads beside a quantized tensor, and its
-        name."""
-        if core.op not in ("add", "sub"):
-            return None
-        less = -1 if core.op == "sub" else 1
-        for (value, other), signs in zip((core.inputs, core.inputs[::-1]), ((1, less), (less, 1)),
-                                         strict=True):
-            before = self.view.producers.get(value)
-            if before is not None and self.view.is_computed(other):
-                made = self._met(before, value, other, signs, out, _bounds(activations))
-                if made is not None:
-                    self.reasons.pop(core.name, None)
-                    return made, before.name
-        makers = [self.view.producers.get(value) for value in core.inputs]
-        if all(maker is not None and find(maker.op).contracts for maker in makers):
-            self.reasons[core.name] = "it adds the sums of two products, which have no common scale"
-        return None
-
-    def _met(self, before: Node, value: str, other: str, signs: tuple[int, int], out: Stored,
-             bounds: Bounds) -> IntegerNode | None:
-        """The product that is computed `before` and whose sums meet another value, both with these
-        signs; None where it is none, or must stay in float."""
-        form = find(before.op).integer
-        try:
-            made = form and form(self.view, before, out, bounds)
-            if not made or made.op not in WITH_RESIDUAL:
-                return None
-            if self.view.shape(other) != self.view.shape(value):
-                raise StaysFloat(f"{other!r}, which its sums meet, must have their shape")
-            self._check_type(before, out, made)
-            met = with_residual(self.view, made, self.view.activation(other), out, signs)
-            self._check_type(before, out, met)
-        except (StaysFloat, ScaleRefused) as reason:
-            if find(before.op).contracts:
-                self.reasons[before.name] = str(reason)
-            return None
-        return met
-
-    def _with_slope(self, core: Node, out: Stored, activations: list[Node]
-                    ) -> tuple[IntegerNode, str] | None:
-        """The operator before an activation that is the greater of x and a part of x, if it may
-        requantize its sums for both; and its name."""
-        slope = _slope(core)
-        if slope is not None:
-            (before, earlier), slopes = self._core(core.inputs[0]), np.array([slope])
-        elif (found := slopes_of_channels(self.view, core)) is not None:
-            before, earlier, slopes = self.view.producers[found[0]], [], found[1]
-        else:
-            return None
-        form = before and find(before.op).integer
-        if before is None or form is None:
-            return None
-        low, high = (end if end > 0 else float(slopes.max()) * end if slopes.any() else 0.0
-                     for end in _bounds(earlier))
-        bounds = _bounds(activations, low, high)
-        try:
-            above = form(self.view, before, out, bounds)
-            self._check_type(before, out, above)
-            if not find(above.op).below:
-                return None
-            below = _below(dict(above.constants), slopes) if slopes.any() else ()
-        except (StaysFloat, ScaleRefused) as reason:
-            self.reasons[before.name] = str(reason)
-            return None
-        self.reasons.pop(core.name, None)
-        return replace(above, constants=(*above.constants, *below)), before.name
 
     def _as_kernel(self, node: Node, core: Node | None, out: Stored, activations: list[Node]
                    ) -> IntegerNode | None:
@@ -361,7 +254,7 @@ class _Rewriting:
                     return tabled(self.view, region)
             except StaysFloat:
                 pass
-        return composed(self.view, node, core, out, _bounds(activations))
+        return composed(self.view, node, core, out, bounds_of(activations))
 
     def _keeps(self, core: Node, out: Stored, activations: list[Node]) -> bool:
         """True if a quantization stores what was dequantized as it was."""
@@ -373,79 +266,10 @@ class _Rewriting:
         read: tuple[str, ...] = ()
         for step in steps[:-1]:
             value = self.builder.fresh(f"{core.name}:{step.op}")
-            inputs = (*read, *self._inputs(step, value))
+            inputs = (*read, *self.inputs(step, value))
             self.builder.emit(step.op, value, inputs, value, **step.attrs)
             read = (value,)
         return replace(steps[-1], inputs=(*read, *steps[-1].inputs))
-
-    def _mask(self, mask: Mask, shape: tuple[int, ...]) -> str:
-        """The int8 form of a mask for rows of a shape, made once: a constant as large as they are,
-        or computed with as many dimensions.
-        """
-        valid = None if mask.valid is None else np.broadcast_to(mask.valid, shape)
-        key = (mask.condition, shape, bool(mask.level.any()) if valid is None else valid.tobytes())
-        if key not in self.masks:
-            self.masks[key] = self._computed_mask(mask, shape) if valid is None else (
-                self._constant("mask", np.where(valid, KEPT, MASKED).astype(np.int8)))
-        return self.masks[key]
-
-    def _computed_mask(self, mask: Mask, shape: tuple[int, ...]) -> str:
-        kept, masked = (self._constant("mask", np.array(end, np.int8)) for end in (KEPT, MASKED))
-        stem = f"{mask.condition}_mask"
-        value = self._step("where", stem, mask.condition, kept, masked)
-        own = self.builder.values[value].shape
-        if mask.level.any():                    # a row that is masked whole counts whole
-            greatest = self._step("reduce_max", f"{stem}_greatest", value, axes=(len(own) - 1,),
-                                  keepdims=1)
-            nothing = self._step("equal", f"{stem}_nothing", greatest, masked)
-            value = self._step("where", stem, nothing, kept, value)
-        if len(own) < len(shape):
-            value = self._step("reshape", f"{stem}_whole", value,
-                               shape=(1,) * (len(shape) - len(own)) + own)
-        return value
-
-    def _step(self, op: str, stem: str, *inputs: str, **attrs: object) -> str:
-        """Adds an operator under a name that is free; returns its result."""
-        value = self.builder.fresh(stem)
-        return self.builder.emit(op, self.builder.fresh_node(value), inputs, value, **attrs)
-
-    def _core(self, value: str) -> tuple[Node | None, list[Node]]:
-        """The operator whose result is quantized, and what bounds it in between, in order."""
-        core, activations = self.view.producers.get(value), []
-        while core is not None and find(core.op).bounds:
-            activations.insert(0, core)
-            core = self.view.producers.get(core.inputs[0])
-        return core, activations
-
-    def _constant(self, stem: str, array: np.ndarray) -> str:
-        return self.builder.add_constant(self.builder.fresh(stem), array)
-
-    def _define(self, value: str, integer: IntegerNode, name: str) -> None:
-        """Adds the node that defines the stored form of `value`, and the value itself where it has
-        no sign: whoever reads the name gets the number."""
-        inputs, type_ = self._inputs(integer, name), self.graph.values[value]
-        dtype, wanted = type_.dtype, replace(type_, dtype=type_.dtype.removeprefix("u"))
-        stored = value if dtype == wanted.dtype else self.builder.fresh(f"{value}_stored")
-        self.builder.emit(integer.op, name, inputs, stored, **integer.attrs)
-        if self.builder.values[stored] != wanted:
-            raise GraphRefused(f"{name}: the stored form of {value!r} must be {wanted}, not "
-                               f"{self.builder.values[stored]}")
-        self.view.stored[value] = stored
-        if stored != value:
-            self.builder.emit(f"to_{dtype}", self.builder.fresh_node(f"{value}_to_{dtype}"),
-                              [stored], value)
-
-    def _inputs(self, integer: IntegerNode, name: str) -> list[str]:
-        """Adds what computes inputs of an operator, and its constants."""
-        made = []
-        for part in integer.inputs:
-            if isinstance(part, IntegerNode):
-                value = self.builder.fresh(f"{name}:{part.op}")
-                self.builder.emit(part.op, self.builder.fresh_node(value),
-                                  self._inputs(part, name), value, **part.attrs)
-                part = value
-            made.append(part)
-        return made + [self._constant(f"{name}:{role}", array) for role, array in integer.constants]
 
     def _looks_up(self, node: Node) -> bool:
         """True if the operator takes rows of a constant: these are like an input."""
@@ -478,31 +302,6 @@ def _is_quantizable(node: Node) -> bool:
     """True if the operator has a form on int8 that is not itself."""
     operator = find(node.op)
     return bool(operator.integer or operator.bounds or operator.stored)
-
-
-def _slope(node: Node) -> float | None:
-    """The part of x that an activation is where it is not x itself, and less."""
-    slope = find(node.op).slope
-    return slope and slope(node.attrs)
-
-
-def _below(constants: Mapping[str, np.ndarray], slopes: np.ndarray
-           ) -> tuple[tuple[str, np.ndarray], ...]:
-    """Multipliers and shifts of what is below zero: those of the constants times the slopes."""
-    real = np.ldexp(constants["mult"].astype(np.float64), -constants["shift"]) * slopes
-    pairs = [multiplier_of(float(factor), 2**31) for factor in real]
-    mult, shift = (np.array(column, np.int32) for column in zip(*pairs, strict=True))
-    return ("mult_below", mult), ("shift_below", shift)
-
-
-def _bounds(activations: list[Node], low: float = -inf, high: float = inf) -> Bounds:
-    """The least and the greatest number that may be left."""
-    for node in activations:
-        bounds = find(node.op).bounds
-        assert bounds is not None
-        lo, hi = bounds(node.attrs)
-        low, high = min(max(low, lo), hi), min(max(high, lo), hi)
-    return low, high
 
 
 def _uniquely_named(nodes: tuple[Node, ...]) -> Iterator[Node]:

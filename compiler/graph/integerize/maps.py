@@ -8,7 +8,7 @@ the error is carried along.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import gcd
+from math import gcd, ldexp
 from typing import cast
 
 from compiler import te
@@ -170,6 +170,8 @@ def _number_alike(a: Scaled, number: float) -> tuple[Scaled, Scaled]:
         if a.greatest * factor + abs(integer) <= MOST:
             fine = a.times(factor)
             return fine, a.made(str(integer), fine.scale, abs(integer * fine.scale - number))
+    if a.greatest >> HALF + 1:              # finer than a tensor: products on the way made it so
+        return _number_alike(_coarser(a, 1), number)
     raise StaysFloat(f"{number:g} is more than int32 holds of its steps of {a.scale:g}")
 
 
@@ -220,16 +222,41 @@ def _chosen(name: str) -> Callable[[Term, Term], Term]:
 
 def _product(a: Term, b: Term) -> Term:
     if isinstance(a, Scaled) and isinstance(b, Scaled):
-        a, b = _that_fit(a, b)
-        error = (a.error * b.greatest * b.scale + b.error * a.greatest * a.scale
-                 + a.error * b.error)
-        return a.made(f"({a.text} * {b.text})", a.scale * b.scale, error)
+        wide = a.greatest * b.greatest > MOST
+        if wide and a.limits != INT8:
+            return _by_halves(*sorted((a, b), key=lambda factor: factor.greatest))
+        return _times(*_that_fit(a, b))
     number, tensor = (b, a) if isinstance(a, Scaled) else (a, cast(Scaled, b))
     number = cast(float, number)
     if number == 0:
         return 0.0
     text = tensor.text if number > 0 else f"(0 - {tensor.text})"
     return tensor.made(text, tensor.scale * abs(number), tensor.error * abs(number))
+
+
+def _times(a: Scaled, b: Scaled) -> Scaled:
+    """The product of numbers of which that of the integers fits int32."""
+    return a.made(f"({a.text} * {b.text})", a.scale * b.scale, _times_error(a, b))
+
+
+def _by_halves(a: Scaled, b: Scaled) -> Scaled:
+    """The product where int32 does not hold that of the integers: a times the high bits of b, and
+    times the low ones, both in steps that are as fine as they can be; so the product of 16 bits
+    loses nothing to speak of."""
+    a = _coarser(a, max(a.greatest.bit_length() - HALF - 1, 0))
+    b = _coarser(b, max(b.greatest.bit_length() - 2 * HALF, 0))
+    bits = max(b.greatest.bit_length() - HALF, 1)
+    high = f"({b.text} >> {bits})"
+    low = f"clamp({b.text} - ({high} * {1 << bits}), 0, {(1 << bits) - 1})"
+    text = (f"(((({a.text} * {high}) + 1) >> 1) + "
+            f"((({a.text} * {low}) + {1 << bits}) >> {bits + 1}))")
+    step = a.scale * b.scale * 2**(bits + 1)
+    return a.made(text, step, _times_error(a, b) + step)
+
+
+def _times_error(a: Scaled, b: Scaled) -> float:
+    """By how much a product of numbers may be off, as these are."""
+    return a.error * b.greatest * b.scale + b.error * a.greatest * a.scale + a.error * b.error
 
 
 def _that_fit(a: Scaled, b: Scaled) -> tuple[Scaled, Scaled]:
@@ -332,9 +359,11 @@ def _term(element: te.Expr, reads: Mapping[te.Expr, Term], node: Node) -> Term:
 def _requantized(term: Term, names: set[str], out: Stored, bounds: Bounds) -> str:
     if not isinstance(term, Scaled) or operands(term.text) != names:
         raise StaysFloat("it does not depend on all of its quantized inputs")
-    mult, shift = multiplier_of(term.scale / out.scale, float(term.greatest))
-    farthest = max(abs(end - out.zp) for end in limits_of(out.dtype))
-    error = term.error / out.scale + (farthest + 1) * 2**-16        # of the multiplier
+    ratio = term.scale / out.scale
+    mult, shift = multiplier_of(ratio, float(term.greatest))
+    farthest = max(abs(end - out.zp) for end in limits_of(out.dtype)) + 1
+    off = abs(ldexp(mult, -shift) / ratio - 1)
+    error = term.error / out.scale + min(farthest, term.greatest * ratio) * off
     if error >= 1:
         raise StaysFloat(f"integers of 32 bits could be off by {error:.3g} steps")
     clamp = clamp_to(out, bounds)

@@ -11,7 +11,8 @@ from compiler.graph.integerize.integerize import Integerize
 from compiler.graph.rows.lookups import LookupsAsRows
 from compiler.graph.rows.orders import OrdersAsRows
 from compiler.graph.passes.pads import PadsInWindows
-from compiler.graph.passes.products_as_sums import ProductsAsSums
+from compiler.graph.products.products_as_sums import ProductsAsSums
+from compiler.graph.products.products_in_parts import ProductsInParts
 from compiler.graph.passes.puts import WheresAsPuts
 from compiler.graph.passes.quantized_constants import QuantizedConstants
 from compiler.graph.passes.raise_quantize import RaiseQuantize
@@ -22,6 +23,6 @@ from compiler.graph.passes.weights_on_grids import WeightsOnGrids
 
 __all__ = ["BoundsBeforeQuantize", "CleanUp", "EliminateDeadCode", "FoldConstants", "FoldScales",
            "FunctionsOfProducts", "GathersAsSlices", "Integerize", "LookupsAsRows",
-           "OrdersAsRows", "PadsInWindows", "ProductsAsSums", "QuantizedConstants",
-           "RaiseQuantize", "ReductionsAsPools", "SinkDequantize", "TransposeWeights",
-           "WeightsOnGrids", "WheresAsPuts"]
+           "OrdersAsRows", "PadsInWindows", "ProductsAsSums", "ProductsInParts",
+           "QuantizedConstants", "RaiseQuantize", "ReductionsAsPools", "SinkDequantize",
+           "TransposeWeights", "WeightsOnGrids", "WheresAsPuts"]

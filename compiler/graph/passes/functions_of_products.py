@@ -1,6 +1,6 @@
 """Functions of elements behind products, as tables: an int8 comes between."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import ClassVar
@@ -8,6 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.graph.graph import Graph, Node
+from compiler.graph.integerize.before_functions import (Between, Function, int8_before,
+                                                        is_in_products)
 from compiler.graph.integerize.quantized import QuantizedView
 from compiler.graph.reference import evaluate_node
 from compiler.graph.rewrite import Builder
@@ -17,39 +19,48 @@ from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 
 Array = np.ndarray
-Function = Callable[[Array], Array]
 
-MOST_OFF = 0.98
-"""Steps of the result, less than one: so both round to neighbours at most."""
-
-FLAT = 0.25             # steps within which a result counts as one that no longer changes
-COARSE, FINE = 1 << 15, 16          # numbers on a side of zero; in a step of int8
 MOST_NODES = 64         # of a function: so that no chain is walked again and again
-FAR = np.array([2, 16, 1e4, 1e8], np.float32)
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionsOfProducts:
     """quantize(f(conv(x, w))) -> quantize(f(dequantize(quantize(conv(x, w))))) for a function f of
     elements, such as hardswish or gelu: a product and a table of integers. The int8 between spans
-    the numbers beyond which the result no longer changes. It makes the result less than one step
-    other, or it does not come. Operators that move elements may stand before the function; the
-    quantization that comes is left behind them.
+    the numbers beyond which the result no longer changes. Where its steps would be too coarse, they
+    are finer above zero and coarser below, as a leaky relu behind the product bends its sums, and
+    one of the inverse slope comes behind the int8. It makes the result less than one step other, or
+    it does not come. Operators that move elements may stand before the function; the quantization
+    that comes is left behind them.
 
     Before: dequantizations of constants are nodes. After: no quantization to 8 bits reads such a
-    function of a product that may be an integer operator, and nothing else reads either, but where
-    the function only bounds or bends sums as a product does itself.
+    function of a product that may be an integer operator, but where the function only bounds or
+    bends sums as a product does itself. If others read the function or its sums, these stay, and
+    the product is computed `twice`, or all is left as it is.
     """
 
+    twice: bool = False
     name: ClassVar[str] = "functions-of-products"
 
     def __call__(self, graph: Graph) -> Graph:
-        return _Search(graph).run()
+        return _Search(graph, self.twice).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an int8 comes: before `nodes`, which compute from `sums` alone; `product` makes these,
+    perhaps moved."""
+
+    between: Between
+    nodes: tuple[Node, ...]
+    sums: str
+    product: str
 
 
 @dataclass(slots=True)
 class _Search:
     graph: Graph
+    twice: bool
     view: QuantizedView = field(init=False)
     readers: Mapping[str, Sequence[Node]] = field(init=False)
     places: Mapping[str, int] = field(init=False)
@@ -63,25 +74,32 @@ class _Search:
                                   quantized)
 
     def run(self) -> Graph:
-        between: dict[str, Stored] = {}
+        alone: dict[str, _Place] = {}
+        beside: dict[str, _Place] = {}
         for node in self.graph.nodes:
-            if node.op == "quantizelinear" and "litert" not in node.attrs:
-                between.update(self._between(node))
-        return _with_int8(self.graph, between) if between else self.graph
+            place = self._place(node) if node.op == "quantizelinear" else None
+            if place is not None and self._is_alone(place):
+                alone[place.sums] = place
+            elif place is not None and self.twice and place.sums == place.product:
+                beside[node.name] = place
+        return _Rewriting(self.graph, alone, beside).run() if alone or beside else self.graph
 
-    def _between(self, quantize: Node) -> dict[str, Stored]:
-        """The sums that may be int8 before the function that is quantized, and how."""
+    def _place(self, quantize: Node) -> _Place | None:
+        """Where an int8 may come before the function that is quantized."""
         parameters, region = self.view.parameters(quantize), self._region(quantize.inputs[0])
-        if parameters is None or parameters[2] != "int8" or region is None:
-            return {}
+        if parameters is None or parameters[2] != "int8" or region is None or (
+                "litert" in quantize.attrs):
+            return None
         nodes, sums = region
         if all(find(node.op).bounds for node in nodes):
-            return {}
-        function = _function(self.graph.constants, nodes, sums)
-        if not self._is_alone(nodes, sums) or _is_in_products(function):
-            return {}
-        stored = int8_before(function, Stored(quantize.outputs[0], *parameters))
-        return {sums: stored} if stored is not None and self._has_form(sums, stored) else {}
+            return None
+        function, core = _function(self.graph.constants, nodes, sums), self._core(sums)
+        if core is None or is_in_products(function):
+            return None
+        between = int8_before(function, Stored(quantize.outputs[0], *parameters))
+        if between is None or not self._has_form(core, between):
+            return None
+        return _Place(between, tuple(nodes), sums, core.outputs[0])
 
     def _region(self, value: str) -> tuple[list[Node], str] | None:
         """The operators of elements before a value, in order, and the sums that alone they compute
@@ -127,42 +145,86 @@ class _Search:
         known = find(node.op).weights is not None and self.view.is_constant(node.inputs[1])
         return node if known and node.inputs[1] not in self.graph.constants else None
 
-    def _is_alone(self, nodes: Sequence[Node], sums: str) -> bool:
+    def _is_alone(self, place: _Place) -> bool:
         """True if only these nodes read each other, and one quantization, or several alike, the
         last of them.
         """
-        values, names = [sums, *(node.outputs[0] for node in nodes)], {node.name for node in nodes}
+        values = [place.sums, *(node.outputs[0] for node in place.nodes)]
+        names = {node.name for node in place.nodes}
         inner = {reader.name for value in values[:-1] for reader in self.readers[value]} <= names
         ends = {(reader.op, self.view.parameters(reader)) for reader in self.readers[values[-1]]}
         return inner and len(ends) == 1 and not {*values} & {*self.graph.outputs}
 
-    def _has_form(self, sums: str, stored: Stored) -> bool:
-        core = self._core(sums)
-        product, form = self._product(core), find(core.op).integer if core is not None else None
-        assert core is not None and product is not None and form is not None
+    def _has_form(self, core: Node, between: Between) -> bool:
+        product, form = self._product(core), find(core.op).integer
+        assert product is not None and form is not None
         try:
-            form(self.view, core, stored, (-inf, inf))
-            return self.view.activation(product.inputs[0]).dtype == "int8"
+            made = form(self.view, core, Stored("", between.scale, between.zp), (-inf, inf))
+            bends = between.slope == 1 or find(made.op).below
+            return bends and self.view.activation(product.inputs[0]).dtype == "int8"
         except (StaysFloat, ScaleRefused):
             return False
 
 
-def _with_int8(graph: Graph, between: Mapping[str, Stored]) -> Graph:
-    """The graph with these values quantized and dequantized, for all that read them."""
-    builder, names = Builder.like(graph), {value: value for value in graph.values}
-    for node in graph.nodes:
-        builder.add(replace(node, inputs=tuple(names[value] for value in node.inputs)))
-        value = made = node.outputs[0]
-        if value not in between:
-            continue
-        parameters = [builder.add_constant(builder.fresh(f"{value}:{role}"), array)
-                      for role, array in (("scale", np.array(between[value].scale, np.float32)),
-                                          ("zero", np.array(between[value].zp, np.int8)))]
+@dataclass(slots=True)
+class _Rewriting:
+    """Puts an int8 behind the sums of the places `alone`, for all that read them, and before copies
+    of the functions that are quantized `beside` others, by the names of the quantizations."""
+
+    graph: Graph
+    alone: Mapping[str, _Place]
+    beside: Mapping[str, _Place]
+    builder: Builder = field(init=False)
+    names: dict[str, str] = field(init=False)
+    copies: dict[tuple[str, Between], str] = field(default_factory=dict)
+
+    def run(self) -> Graph:
+        self.builder = Builder.like(self.graph)
+        self.names = {value: value for value in self.graph.values}
+        bent = {place.product: place.between for place in self.alone.values()}
+        for node in self.graph.nodes:
+            inputs = tuple(self.names[value] for value in node.inputs)
+            if node.name in self.beside:
+                inputs = (self._copied(node.inputs[0], self.beside[node.name]), *inputs[1:])
+            self.builder.add(replace(node, inputs=inputs))
+            value = made = node.outputs[0]
+            if value in bent:
+                made = self._leaky(made, bent[value].slope)
+            if value in self.alone:
+                made = self._between(made, self.alone[value].between)
+            self.names[value] = made
+        return self.builder.finish(self.graph.outputs)
+
+    def _copied(self, result: str, place: _Place) -> str:
+        """The result of a copy of the function, which reads an int8 of the sums."""
+        key = result, place.between
+        if key not in self.copies:
+            slope, sums = place.between.slope, self.names[place.sums]
+            known = {place.sums: self._between(self._leaky(sums, slope), place.between)}
+            for node in place.nodes:
+                value = self.builder.fresh(f"{node.outputs[0]}_of_int8")
+                known[node.outputs[0]] = self.builder.add(replace(
+                    node, name=self.builder.fresh_node(value), outputs=(value,),
+                    inputs=tuple(known.get(each, each) for each in node.inputs)))
+            self.copies[key] = known[result]
+        return self.copies[key]
+
+    def _between(self, value: str, between: Between) -> str:
+        """The value quantized and dequantized, and no longer bent."""
+        steps = [self.builder.add_constant(self.builder.fresh(f"{value}:{role}"), array)
+                 for role, array in (("scale", np.array(between.scale, np.float32)),
+                                     ("zero", np.array(between.zp, np.int8)))]
+        made = value
         for op in ("quantizelinear", "dequantizelinear"):
-            stem = builder.fresh(f"{value}_{op.removesuffix('linear')}d")
-            made = builder.emit(op, builder.fresh_node(stem), [made, *parameters], stem, axis=0)
-        names[value] = made
-    return builder.finish(graph.outputs)
+            made = self._step(op, f"{value}_{op.removesuffix('linear')}d", made, *steps, axis=0)
+        return self._leaky(made, 1 / between.slope)
+
+    def _leaky(self, value: str, slope: float) -> str:
+        return value if slope == 1 else self._step("leakyrelu", f"{value}_bent", value, alpha=slope)
+
+    def _step(self, op: str, stem: str, *inputs: str, **attrs: object) -> str:
+        made = self.builder.fresh(stem)
+        return self.builder.emit(op, self.builder.fresh_node(made), inputs, made, **attrs)
 
 
 def _function(constants: Mapping[str, Array], nodes: Sequence[Node], source: str) -> Function:
@@ -175,53 +237,3 @@ def _function(constants: Mapping[str, Array], nodes: Sequence[Node], source: str
                 for value in node.inputs]))
         return known[nodes[-1].outputs[0]]
     return computed
-
-
-def _is_in_products(function: Function) -> bool:
-    """True if it is the greater of x and a part of x, within bounds: a product does that itself."""
-    positive = np.geomspace(1e-3, 1e6, 64, dtype=np.float32)
-    numbers = np.concatenate([-positive[::-1], positive])
-    results = function(numbers)
-    slope = float(results[len(positive) - 1] / numbers[len(positive) - 1])
-    line = np.clip(np.where(numbers > 0, numbers, slope * numbers), results.min(), results.max())
-    return 0 <= slope <= 1 and np.allclose(results, line, rtol=1e-5, atol=0)
-
-
-def int8_before(function: Function, out: Stored) -> Stored | None:
-    """The int8 before a function whose result is quantized; None where it makes the result more
-    than `MOST_OFF` steps other.
-    """
-    def steps(numbers: Array) -> Array:
-        with np.errstate(all="ignore"):
-            return np.clip(function(numbers) / np.float32(out.scale) + out.zp, -128, 127)
-
-    end = np.float32(max(16, 512 * out.scale))
-    numbers = np.linspace(-end, end, 2 * COARSE + 1, dtype=np.float32)
-    changes = _changes(steps, numbers)
-    if changes is None:
-        return None
-    least, most = min(changes[0], 0.0), max(changes[1], 0.0)
-    scale = float(np.float32((most - least) / 255))
-    stored = Stored(out.value, scale, int(np.clip(np.rint(-128 - least / scale), -128, 127)))
-    fine = np.linspace(least - scale, most + scale, 257 * FINE + 1, dtype=np.float32)
-    off = max(_off(steps, stored, tried) for tried in (numbers, fine))
-    return stored if off <= MOST_OFF else None
-
-
-def _changes(steps: Function, numbers: Array) -> tuple[float, float] | None:
-    """The numbers between which the result changes; None where it does so at the ends or beyond."""
-    results, far = steps(numbers), np.concatenate([numbers[0] * FAR, numbers[-1] * FAR])
-    if not np.isfinite(results).all():
-        return None
-    ends = np.repeat(results[[0, -1]], len(FAR))
-    low, high = (int(np.argmin(np.abs(side - side[0]) <= FLAT)) for side in (
-        results, results[::-1]))
-    flat = low and high and (np.abs(steps(far) - ends) <= FLAT).all()
-    return (float(numbers[low - 1]), float(numbers[-high])) if flat else None
-
-
-def _off(steps: Function, stored: Stored, numbers: Array) -> float:
-    """How many steps other the result is where the numbers are stored before."""
-    integers = np.clip(np.rint(numbers / stored.scale) + stored.zp, -128, 127)
-    kept = ((integers - stored.zp) * stored.scale).astype(np.float32)
-    return float(np.abs(steps(kept) - steps(numbers)).max())

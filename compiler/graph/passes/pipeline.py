@@ -23,7 +23,8 @@ from compiler.graph.integerize.integerize import Integerize
 from compiler.graph.rows.lookups import LookupsAsRows, TakesRows, no_row
 from compiler.graph.rows.orders import OrdersAsRows
 from compiler.graph.passes.pads import PadsInWindows
-from compiler.graph.passes.products_as_sums import ProductsAsSums
+from compiler.graph.products.products_as_sums import ProductsAsSums
+from compiler.graph.products.products_in_parts import ProductsInParts
 from compiler.graph.passes.puts import WheresAsPuts
 from compiler.graph.passes.quantized_constants import QuantizedConstants
 from compiler.graph.passes.raise_quantize import RaiseQuantize
@@ -69,9 +70,10 @@ def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR
     to_integers: tuple[Pass, ...] = (QuantizedConstants(), ReductionsAsPools(),
                                      BoundsBeforeQuantize(), SinkDequantize(), WeightsOnGrids(),
                                      FoldScales(quantized=True), RaiseQuantize(),
-                                     FunctionsOfProducts(), RaiseQuantize(), LookupsAsRows(takes),
+                                     FunctionsOfProducts(twice=sums), RaiseQuantize(),
+                                     LookupsAsRows(takes),
                                      Integerize(accumulator_bits, exact), OrdersAsRows(takes),
-                                     ProductsAsSums(sums))
+                                     ProductsInParts(sums), ProductsAsSums(sums))
     return (
         FoldConstants(dequantize=False),
         GathersAsSlices(),

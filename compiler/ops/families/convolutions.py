@@ -295,7 +295,7 @@ def _conv2d_meaning(attrs, x: Array, w: Array, bias: Array | None = None) -> Arr
 
 
 def _convtranspose2d_meaning(attrs, x: Array, w: Array, bias: Array | None = None) -> Array:
-    return biased_sums(_spread_sums(attrs, x, _outputs_first(w, attrs.get("group", 1)), 0), bias)
+    return biased_sums(_spread_sums(attrs, x, outputs_first(w, attrs.get("group", 1)), 0), bias)
 
 
 def _qconv2d_meaning(attrs, x: Array, w: Array, *parameters: Array) -> Array:
@@ -364,7 +364,7 @@ def _spread_sums(attrs, x: Array, w: Array, value) -> Array:
                       attrs.get("group", 1))
 
 
-def _outputs_first(w: Array, group: int) -> Array:
+def outputs_first(w: Array, group: int) -> Array:
     """The weight of a transposed convolution, [Ci, Co/group, kh, kw], as [Co, Ci/group, kh, kw].
     """
     inputs, outputs, *kernel = w.shape
@@ -417,7 +417,7 @@ def _convtranspose2d_integer(view: QuantizedInputs, node: Node, out: Stored,
     """ONNX has the scales along an axis of a group's outputs: every group has the same."""
     x, group = view.activation(node.inputs[0]), node.attrs.get("group", 1)
     weight, scales = view.weight(node.inputs[1], axis=1)
-    sums, constants = weighted(view, node.inputs[2:], x, _outputs_first(weight, group),
+    sums, constants = weighted(view, node.inputs[2:], x, outputs_first(weight, group),
                                np.tile(scales, group), out)
     attrs = {**node.attrs, **sums, "pad_value": x.zp, **clamp_to(out, bounds)}
     return IntegerNode("qconvtranspose2d", (x.value,), attrs, constants)

@@ -5,9 +5,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from accel.mapping.selecting.selection import select
 from compiler.frontend import convert
 from compiler.graph import Graph, evaluate, optimize
 from compiler.graph.passes.pipeline import standard_passes
+from examples.machines.int16_deep import machine as DEEP
 
 ALL = np.arange(-128, 128).astype(np.int8)
 
@@ -148,7 +150,6 @@ def hard_sigmoid(one, a, b):
 @pytest.mark.parametrize("dtype", ["int16", "uint16"])
 @pytest.mark.parametrize("function", [rectified, own("Max"), own("Mul"), gate, hard_sigmoid])
 def test_maps_of_16_bits_are_within_one_step(qdq, function, dtype: str) -> None:
-    """Where the zero point of the result lies in the middle."""
     one, rng = qdq(opset=21), np.random.default_rng(5)
     middle = 0 if dtype == "int16" else 1 << 15
     sides = [one.dequantize(one.input(name, 64, 64, dtype=dtype), scale, middle + zero, dtype)
@@ -179,12 +180,41 @@ def test_steps_of_16_bits_are_finer_by_15_bits_at_most(qdq) -> None:
     assert np.abs(found - wanted).max() <= 1
 
 
-def test_a_result_without_a_sign_says_why(qdq) -> None:
-    """Multipliers of 16 bits could be a step off at its end, besides the rounding."""
+def hard_swish(one, a, b):
+    return one.add("HardSwish", a)
+
+
+@pytest.mark.parametrize(("function", "scales", "zeros"), [
+    (hard_swish, (1.1e-4, 1.0), (19000, 0, 4000)), (hard_swish, (1.3e-4, 1.0), (0, 0, 0)),
+    (hard_swish, (2.3e-4, 1.0), (65535, 0, 60000)), (hard_sigmoid, (1.5e-4, 1.0), (20000, 0, 0)),
+    (own("Mul"), (1.2e-4, 1 / 65535), (4369, 0, 4321)),
+    (own("Mul"), (1.2e-4, 1.7e-4), (0, 65535, 65535))])
+def test_maps_of_16_bits_take_any_zero_point(qdq, function, scales, zeros) -> None:
+    """All numbers of the first, with some of the second."""
+    one, everything = qdq(opset=21), np.arange(1 << 16).astype(np.uint16)
+    sides = [one.dequantize(one.input(name, 1 << 16, dtype="uint16"), scale, zero, "uint16")
+             for name, scale, zero in zip("xy", scales, zeros, strict=False)]
+    real = [(everything.astype(float) - zero) * scale for scale, zero in zip(scales, zeros)]
+    out = 1 / 65535 if function is hard_sigmoid else np.abs(real[0]).max() / 65000 * (
+        np.abs(real[1]).max() if function is not hard_swish else 1)
+    q = one.quantize(function(one, *sides), out, zeros[2], "uint16")
+    model = convert(one.model(q, dtypes={q: "uint16"}), "net")
+    feeds = {"x": everything, "y": one.rng.permutation(everything)}
+    graph, plain = optimize(model), optimize(model, standard_passes(integerize=False))
+    maps = [node for node in graph.nodes if node.op == "qmap"]
+    made = [node.op for node in graph.nodes if not node.op.startswith("to_")]
+    assert made == ["qmap"], graph.notes
+    found, wanted = (evaluate(each, feeds)[q].astype(int) for each in (graph, plain))
+    assert np.ptp(wanted) > 1000 and np.abs(found - wanted).max() <= 1
+    assert all(select(DEEP, graph, node).steps for node in maps)
+
+
+def test_a_multiplier_that_is_too_far_off_says_why(qdq) -> None:
+    """It lies in the middle of two of 16 bits, so that it could be a step off at the end."""
     one = qdq(opset=21)
-    a, b = (one.dequantize(one.input(name, 4, dtype="uint16"), 1.2e-4, 32768, "uint16")
+    a, b = (one.dequantize(one.input(name, 4, dtype="uint16"), 2**-13, 0, "uint16")
             for name in "ab")
-    q = one.quantize(one.add("Mul", a, b), 4e-4, 0, "uint16")
+    q = one.quantize(one.add("Mul", a, b), 32768 / 32768.5 * 2**-10, 0, "uint16")
     notes = optimize(convert(one.model(q, dtypes={q: "uint16"}))).notes
     assert any("integers of 32 bits could be off by 1 steps" in note for note in notes)
 

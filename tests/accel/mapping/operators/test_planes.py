@@ -141,10 +141,12 @@ def test_tilings_are_those_of_as_many_planes() -> None:
     assert len(texts) == 2
 
 
-def test_groups_that_are_no_whole_blocks_are_refused() -> None:
+def test_groups_that_are_no_whole_blocks_are_computed_as_one() -> None:
     graph = convolved(21, (3, 3), 21, (3, 3), group=7)
-    assert AccelTarget(TINY).refusal(graph, graph.nodes[0]) == (
-        "planes of 21 channels in groups are no whole blocks")
+    layer, = AccelTarget(TINY).compile(graph).layers
+    assert layer.note == ("7 groups of 3 to 3 channels are computed as one, with zero weights "
+                          "between them: they are no whole blocks; sums of 3 bytes")
+    assert_right(TINY, graph, samples(graph))
 
 
 @pytest.mark.slow

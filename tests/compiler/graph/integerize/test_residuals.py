@@ -1,13 +1,18 @@
 """A quantized tensor that meets the sums of a product before they are requantized."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accel.mapping.target import AccelTarget
 from compiler.frontend import convert
 from compiler.graph import evaluate, optimize
+from compiler.graph.division.partition import ACCEL, partition, subgraph
 from compiler.graph.passes.pipeline import standard_passes
 from tests.support.effort import tries
+from tests.support.integer_graphs import assert_right
+from tests.support.machines import TINY
 
 PRODUCTS = {
     "conv": ("qconv2d_add", (2, 6, 7, 6), (6, 6, 3, 3), 0, lambda one, x, w, bias: one.add(
@@ -91,14 +96,49 @@ def test_two_products_stay_in_float(qdq) -> None:
             "scale") in optimize(convert(one.model(y))).notes
 
 
-def test_a_residual_that_is_repeated_stays_in_float(qdq) -> None:
+REPEATED = {
+    "pixels": ("Conv", (2, 4, 5, 6), (2, 4, 1, 1), "upsample"),
+    "rows of pixels": ("Conv", (2, 4, 5, 6), (2, 4, 5, 1), "upsample"),
+    "images": ("Conv", (2, 4, 5, 6), (1, 4, 5, 6), "expand"),
+    "channels": ("Conv", (2, 4, 5, 6), (4, 1, 1), "expand"),
+    "rows": ("MatMul", (2, 3, 4), (2, 1, 4), "expand"),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_a_residual_may_be_repeated(qdq, name: str) -> None:
+    op, shape, own, repeats = REPEATED[name]
+    one = qdq(seed=7)
+    x = one.requantized(one.input("x", *shape), 0.03, 100)
+    r = one.requantized(one.input("r", *own), 0.05, 131)
+    w = one.weight(4, 4, 1, 1) if op == "Conv" else one.weight(4, 4, axis=1)
+    y = one.requantized(one.add("Add", one.add(op, x, w, name="product"), r, name="sum"), 0.06, 120)
+    model = one.model(y)
+    graph, plain = (optimize(convert(model), standard_passes(integerize=integerize))
+                    for integerize in (True, False))
+    assert repeats in [node.op for node in graph.nodes] and not graph.notes
+    assert [node.op for node in graph.nodes if node.op.endswith("_add")]
+    feeds = {"x": one.rng.normal(size=shape).astype(np.float32),
+             "r": (2 * one.rng.normal(size=own)).astype(np.float32)}
+    found, wanted = (evaluate(each, feeds)[y] for each in (graph, plain))
+    assert wanted.std() > 0.5 and np.abs(found - wanted).max() <= 1.01 * 0.06
+    if repeats == "upsample":
+        parts = partition(graph, lambda node: AccelTarget(TINY).refusal(graph, node))
+        segment, = (each for each in parts.segments if each.target == ACCEL)
+        part = subgraph(graph, segment)
+        given = {value: one.rng.integers(-128, 128, graph.values[value].shape).astype(np.int8)
+                 for value in part.inputs}
+        assert_right(TINY, part, given)
+
+
+def test_sums_that_are_repeated_stay_in_float(qdq) -> None:
     one = qdq()
-    x = one.requantized(one.input("x", 1, 4, 5, 5))
-    r = one.requantized(one.input("r", 1, 4, 1, 1))
+    x = one.requantized(one.input("x", 1, 4, 1, 1))
+    r = one.requantized(one.input("r", 1, 4, 5, 5))
     y = one.add("Add", one.add("Conv", x, one.weight(4, 4, 1, 1), name="product"), r, name="sum")
     notes = optimize(convert(one.model(one.requantized(y)))).notes
     assert any(note.startswith("product (conv2d) stays in float: ") and note.endswith(
-        ", which its sums meet, must have their shape") for note in notes)
+        ", which its sums meet, has more elements than these") for note in notes)
 
 
 def test_a_batch_of_constant_matrices_stays_in_float(qdq) -> None:

@@ -126,7 +126,7 @@ def test_for_others_that_read_an_accelerator_computes_twice(qdq, case: str, scal
     model = read_twice(qdq, case, scale, zero)
     graph = optimize(convert(model), standard_passes(sums=True))
     products = [node for node in graph.nodes if node.op == "qconv2d"]
-    assert [node.op for node in graph.nodes].count("qtable") == (2 if case == "other scales" else 1)
+    assert [node.op for node in graph.nodes].count("qtable") == 2 + (case == "other scales")
     assert ["planes" in node.attrs for node in products].count(True) == (case != "other scales")
     assert len(products) == 2
     plain = optimize(convert(model), standard_passes(integerize=False))

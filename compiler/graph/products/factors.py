@@ -45,14 +45,14 @@ def dequantized_weight(graph: Graph, node: Node, producers: Mapping[str, Node]) 
             source.inputs[0] not in graph.constants):
         return None
     array, scale, zero = (graph.constants[value] for value in source.inputs)
-    outputs = _outputs_axis(node)
+    outputs = outputs_axis(node)
     if array.dtype.name not in QUANTIZED or array.ndim != (4 if node.op in IMAGES else 2) or (
             scale.ndim and source.attrs["axis"] != outputs):
         return None
     along = [-1 if scale.ndim and axis == outputs else 1 for axis in range(array.ndim)]
     steps = array.astype(np.int64) - zero.astype(np.int64).reshape(along)
     scales = np.broadcast_to(scale.astype(np.float64), (array.shape[outputs],))
-    return _narrow(steps if outputs == 0 else steps.T, scales)
+    return narrow(steps if outputs == 0 else steps.T, scales)
 
 
 def integer_weight(graph: Graph, node: Node) -> Weight | None:
@@ -60,18 +60,19 @@ def integer_weight(graph: Graph, node: Node) -> Weight | None:
     array = graph.constants.get(node.inputs[1])
     if array is None or array.dtype != np.int32:
         return None
-    array, outputs = array[:, :, None] if array.ndim == 3 else array, _outputs_axis(node)
+    array, outputs = array[:, :, None] if array.ndim == 3 else array, outputs_axis(node)
     if array.ndim != (4 if node.op in IMAGES else 2):
         return None
-    return _narrow(array if outputs == 0 else array.T, np.ones(array.shape[outputs]))
+    return narrow(array if outputs == 0 else array.T, np.ones(array.shape[outputs]))
 
 
-def _outputs_axis(node: Node) -> int:
+def outputs_axis(node: Node) -> int:
+    """The axis of a weight that has a scale for each output."""
     weights = find(node.op).weights
     return weights.scale_axis(node.attrs) if weights else 0 if node.op in IMAGES else 1
 
 
-def _narrow(steps: np.ndarray, scales: np.ndarray) -> Weight | None:
+def narrow(steps: np.ndarray, scales: np.ndarray) -> Weight | None:
     """The weight in int8, or else in int16 where that holds it: bytes less a zero point have 9
     bits."""
     for dtype in STORED if steps.size else ():
@@ -89,22 +90,32 @@ class Shifted:
     zero: str | None
 
 
-def scaled_bytes(graph: Graph, node: Node, producers: Mapping[str, Node]
+def scaled_bytes(graph: Graph, value: str, producers: Mapping[str, Node], rows: bool
                  ) -> tuple[Shifted, str] | None:
-    """The bytes less a number, and the number that these are multiplied by, that the first factor
-    of a product in float is: both one of the run, or one for each row of data that are rows.
+    """The bytes less a number, and the number that these are multiplied by, that a factor of a
+    product in float is: both one of the run, or with `rows` one for each row of data.
     """
-    product = producers.get(node.inputs[0])
-    for value, scale in (product.inputs, product.inputs[::-1]) if product is not None and (
+    product = producers.get(value)
+    for whole, scale in (product.inputs, product.inputs[::-1]) if product is not None and (
             product.op == "mul") else ():
-        whole = producers.get(value)
-        if whole is None or whole.op != "cast" or graph.values[value].dtype != "float32" or not (
-                _is_of_rows(graph, scale, value, node.op in IMAGES)):
+        cast = producers.get(whole)
+        if cast is None or cast.op != "cast" or graph.values[whole].dtype != "float32" or not (
+                _is_of_rows(graph, scale, whole, not rows)):
             continue
-        data = shifted_bytes(graph, whole.inputs[0], producers, rows=node.op not in IMAGES)
+        data = shifted_bytes(graph, cast.inputs[0], producers, rows)
         if data is not None:
             return data, scale
     return None
+
+
+def type_of_bytes(graph: Graph, value: str, producers: Mapping[str, Node], rows: bool
+                  ) -> str | None:
+    """The type of the integers that a float value is, dequantized or scaled in the run; None where
+    it is none of a factor that sums in planes have."""
+    stored = stored_data(graph, value, producers)
+    if stored is not None:
+        return graph.values[stored.inputs[0]].dtype
+    return "int8" if scaled_bytes(graph, value, producers, rows) else None
 
 
 def _is_of_rows(graph: Graph, value: str, data: str, image: bool) -> bool:

@@ -122,6 +122,66 @@ def test_computed_matrices_before_a_softmax(qdq, rng) -> None:
     assert not any(note.startswith("scores ") for note in graph.notes)
 
 
+@settings(max_examples=tries(20))
+@given(st.data())
+def test_two_tensors_in_int32_are_the_same_to_the_bit(qdq, data) -> None:
+    """At the ends of their types, with zero points that the run knows, if there are any."""
+    one, draw = qdq(seed=data.draw(SEEDS), opset=21), data.draw
+    types = [draw(st.sampled_from(["int8", "uint8"])) for _ in range(2)]
+    shapes = draw(st.sampled_from([((2, 3, 17), (2, 17, 5)), ((3, 17), (17, 5)),
+                                   ((2, 4, 3, 17), (17, 5)), ((2, 1, 3, 17), (1, 4, 17, 5)),
+                                   ((2, 3, 17), (2, 5, 17))]))
+    zeros = [draw(st.sampled_from(["", "one", "rows"][:3 - place])) for place in range(2)]
+    names = [one.input(name, *shape, dtype=dtype)
+             for name, shape, dtype in zip("ab", shapes, types)]
+    numbers = [one.add("Cast", name, to=6) for name in names]
+    points = [(*shapes[place][:-1], 1) if zero == "rows" else () for place, zero in
+              enumerate(zeros)]
+    for place, zero in enumerate(zeros):
+        if zero:
+            point = one.input(f"z{place}", *points[place], dtype=types[place])
+            numbers[place] = one.add("Sub", numbers[place], one.add("Cast", point, to=6))
+    turned = shapes[1][-1] == 17
+    y = one.add("Einsum" if turned else "MatMul", *numbers,
+                **({"equation": "abc,adc->abd"} if turned else {}))
+    feeds = {}
+    for place, (name, dtype) in enumerate(zip("ab", types)):
+        info = np.iinfo(dtype)
+        feeds[name] = one.rng.choice([info.min, info.max, 7], shapes[place]).astype(dtype)
+        if zeros[place]:
+            feeds[f"z{place}"] = np.asarray(one.rng.choice([info.min, info.max, 3],
+                                                           points[place]), dtype)
+    model = one.model(y, dtypes={y: "int32"})
+    graph = compiled(model, sums=False)
+    (found,), (wanted,) = (evaluate(each, feeds).values() for each in (
+        graph, optimize(convert(model), standard_passes(integerize=False))))
+    assert in_planes(graph) == ["qmatmul", "joined_planes"]
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("op", ["MatMul", "Gemm"])
+@pytest.mark.parametrize("dynamic", [(True, True), (True, False), (False, True)])
+def test_two_tensors_of_which_the_run_knows_scales(qdq, op: str, dynamic: tuple) -> None:
+    """The second turned for Gemm, which has a bias."""
+    one, feeds, factors = qdq(seed=4, opset=21), {}, []
+    shapes = [(3, 9), (6, 9)] if op == "Gemm" else [(2, 3, 9), (2, 9, 6)]
+    for name, shape, knows in zip("ab", shapes, dynamic):
+        if not knows:
+            feeds[name] = one.rng.normal(size=shape).astype(np.float32)
+            factors.append(one.requantized(one.input(name, *shape), 0.02, 131))
+            continue
+        feeds[name] = one.rng.integers(0, 256, shape).astype(np.uint8)
+        feeds[f"z{name}"], feeds[f"s{name}"] = np.uint8(77), np.float32(0.03)
+        x, z = (one.add("Cast", value, to=6) for value in (
+            one.input(name, *shape, dtype="uint8"), one.input(f"z{name}", dtype="uint8")))
+        real = one.add("Cast", one.add("Sub", x, z), to=1)
+        factors.append(one.add("Mul", real, one.input(f"s{name}")))
+    more = [one.constant(one.rng.normal(size=6).astype(np.float32))] if op == "Gemm" else []
+    y = one.add(op, *factors, *more, **({"transB": 1} if op == "Gemm" else {}))
+    graph = assert_alike(one.model(one.add("Softmax", y, axis=-1), y), feeds)
+    assert in_planes(graph) == ["qmatmul", "joined_planes"]
+
+
 def dynamic(one, op: str, dtype: str, shape, values: Array, zero: int | None, **attrs):
     names = [one.input("x", *shape, dtype=dtype), one.constant(values)]
     if zero is not None:
@@ -200,11 +260,17 @@ def test_steps_of_a_sequence_share_their_weights(qdq) -> None:
 
 
 def test_what_stays_as_it_is(qdq) -> None:
-    """A weight that is computed; a product that is quantized; scales of no float; floats."""
+    """A convolution by a computed weight; what is quantized; scales of no float; floats."""
     both = qdq()
-    y = both.add("MatMulInteger", both.input("x", 1, 3, dtype="int8"),
-                 both.input("w", 3, 2, dtype="int8"))
+    y = both.add("ConvInteger", both.input("x", 1, 3, 4, 4, dtype="int8"),
+                 both.input("w", 3, 3, 2, 2, dtype="int8"))
     assert not in_planes(compiled(both.model(y, dtypes={y: "int32"})))
+    for equation in ("ab->ba", "ab,bc,ac->c"):
+        other = qdq()
+        numbers = [other.add("Cast", other.input(name, 3, 3, dtype="int8"), to=6)
+                   for name in "xyz"[:equation.count(",") + 1]]
+        y = other.add("Einsum", *numbers, equation=equation)
+        assert not in_planes(compiled(other.model(y, dtypes={y: "int32"})))
     one = qdq()
     y = one.add("Gemm", one.requantized(one.input("x", 2, 9)), one.weight(9, 4, axis=1))
     assert not in_planes(compiled(one.model(one.requantized(y))))

@@ -1,6 +1,5 @@
 """Products that nothing quantizes, as sums of integers in planes, which any target computes."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import ClassVar
@@ -8,12 +7,13 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.graph.graph import Graph, Node
-from compiler.graph.integerize.factors import (IMAGES, IN_INT32, Weight, dequantized_weight,
-                                               integer_weight, is_product, of_one_row,
-                                               scaled_bytes, shifted_bytes, stored_data)
 from compiler.graph.notes import Note
-from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.ops.records.planes import SUM_BITS, planes_for
+from compiler.graph.products.emitting import Emitting, product_of
+from compiler.graph.products.factors import (IMAGES, IN_INT32, Weight, dequantized_weight,
+                                             integer_weight, is_product, of_one_row, scaled_bytes,
+                                             shifted_bytes, stored_data)
+from compiler.graph.products.tensors import product_in_float, product_in_int32
+from compiler.graph.rewrite import eliminate_dead_code
 from compiler.ops.registry import find
 
 
@@ -22,14 +22,14 @@ class ProductsAsSums:
     """conv2d(dequantize(x), dequantizelinear(w)) -> dequantizelinear(joined_planes(qconv2d(x, w))),
     and so for dense layers and products of matrices, the second computed too; conv(cast(x) - z, w)
     of int32 -> joined_planes(qconv2d(x, w)) - z * sum(w), and so for einsum, where z is one number
-    of the run: what dynamic quantization writes.
+    of the run: what dynamic quantization writes; both factors may be computed.
 
     Before: operators between quantizations are integer ones, dequantized constants still nodes.
     After: products of an activation in bytes, or in 16 bits, sum integers where int32 holds all
     sums, the weight's zero points are in its integers, and the data has one scale, or each group of
-    a convolution has its own. Those that
-    stay in float have a note; with `results` False only those in int32 are replaced. The sums are
-    exact, so what was computed in int32 stays the same to the bit.
+    a convolution has its own. Those that stay in float have a note; with `results` False only those
+    in int32 are replaced. The sums are exact, so what was computed in int32 stays the same to the
+    bit.
     """
 
     results: bool = True
@@ -42,11 +42,8 @@ class ProductsAsSums:
 
 
 @dataclass(slots=True)
-class _Rewriting:
-    graph: Graph
+class _Rewriting(Emitting):
     results: bool
-    builder: Builder = field(init=False)
-    producers: Mapping[str, Node] = field(init=False)
     replaced: set[str] = field(default_factory=set)
     weights: dict[tuple[str, bool], Weight | None] = field(default_factory=dict)
     """The integers of each constant, for windows and for rows: products may share one."""
@@ -54,7 +51,6 @@ class _Rewriting:
     """The constants that integers are: steps of a sequence have equal ones."""
 
     def run(self) -> Graph:
-        self.builder, self.producers = Builder.like(self.graph), self.graph.producers()
         for node in self.graph.nodes:
             if self._in_float(node) or self._in_int32(node):
                 self.replaced.add(node.name)
@@ -73,13 +69,12 @@ class _Rewriting:
         """Replaces a product in float, where it can."""
         if not self.results or not find(node.op).sums:
             return False
-        x, y = (stored_data(self.graph, value, self.producers) for value in node.inputs[:2])
+        x, weight = stored_data(self.graph, node.inputs[0], self.producers), self._weight(node)
+        if weight is None:
+            return product_in_float(self, node)
         if x is None:
-            return self._of_channels(node) or self._of_scaled(node)
-        if y is not None:
-            return self._of_computed(node, x, y)
-        weight = self._weight(node)
-        return weight is not None and self._of_weight(node, x, weight)
+            return self._of_channels(node, weight) or self._of_scaled(node, weight)
+        return self._of_weight(node, x, weight)
 
     def _weight(self, node: Node) -> Weight | None:
         """The integers of the second factor; None where it has none."""
@@ -91,79 +86,61 @@ class _Rewriting:
 
     def _of_weight(self, node: Node, x: Node, weight: Weight) -> bool:
         source, zero = x.inputs[0], x.attrs["zp"]
-        scale = _product_of(weight.scales, x.attrs["scale"])
+        scale = product_of(weight.scales, x.attrs["scale"])
         if scale is None or weight.planes(self.builder.values[source].dtype) is None:
             return False
-        self._dequantized(node, self._sums(node, source, weight, zero), scale,
-                          (weight.totals * zero).astype(np.int32))
+        self.dequantized(node, self._sums(node, source, weight, zero), scale,
+                         (weight.totals * zero).astype(np.int32))
         return True
 
-    def _of_channels(self, node: Node) -> bool:
+    def _of_channels(self, node: Node, weight: Weight) -> bool:
         """Replaces a convolution of bytes with scales and zero points of groups of channels."""
-        x, weight = self.producers.get(node.inputs[0]), self._weight(node)
-        if node.op not in IMAGES or x is None or weight is None or x.op != "dequantizelinear" or (
+        x = self.producers.get(node.inputs[0])
+        if node.op not in IMAGES or x is None or x.op != "dequantizelinear" or (
                 x.inputs[0] in self.graph.constants or weight.planes("int8") is None):
             return False
         count, dtype = len(weight.steps), self.graph.values[x.inputs[0]].dtype
         scales, zeros = (_of_outputs(self.graph.constants[value], node.attrs.get("group", 1), count)
                          for value in x.inputs[1:])
-        scale = None if scales is None else _product_of(weight.scales, scales)
+        scale = None if scales is None else product_of(weight.scales, scales)
         if scale is None or zeros is None or x.attrs["axis"] != 1 or dtype not in ("int8", "uint8"):
             return False
-        source, half = self._in_int8(x.inputs[0])
+        source, half = self.in_int8(x.inputs[0])
         points = self._seen(node, source, weight) * (zeros.astype(np.int64) - half)[:, None, None]
-        point = self._constant(node, "points", points.astype(np.int32))
-        sums = self._step("sub", self._sums(node, source, weight, 0), point)
-        self._dequantized(node, sums, scale, np.zeros(count, np.int32))
+        point = self.constant(node, "points", points.astype(np.int32))
+        sums = self.step("sub", self._sums(node, source, weight, 0), point)
+        self.dequantized(node, sums, scale, np.zeros(count, np.int32))
         return True
 
-    def _of_scaled(self, node: Node) -> bool:
+    def _of_scaled(self, node: Node, weight: Weight) -> bool:
         """Replaces a product of bytes whose scale and zero point the run knows."""
-        found, weight = scaled_bytes(self.graph, node, self.producers), self._weight(node)
-        if found is None or weight is None or weight.planes("int8") is None:
+        rows = node.op not in IMAGES
+        found = scaled_bytes(self.graph, node.inputs[0], self.producers, rows)
+        if found is None or weight.planes("int8") is None:
             return False
         data, scale = found
-        source, half = self._in_int8(data.value)
+        source, half = self.in_int8(data.value)
         sums = self.builder.fresh(f"{node.outputs[0]}_sums")
         self._shifted(node, source, weight, data.zero, half, sums)
         channels = (-1, 1, 1) if node.op in IMAGES else (-1,)
         scales = weight.scales.astype(np.float32).reshape(channels)
-        factors = self._step("mul", scale, self._constant(node, "scale", scales))
-        self._with_bias(node, lambda value: self.builder.emit(
-            "mul", self.builder.fresh_node(f"{node.name}_scaled"),
-            [self._step("cast", sums, to="float32"), factors], value))
-        return True
-
-    def _in_int8(self, value: str) -> tuple[str, int]:
-        """The stored form of bytes, and by how much that is less."""
-        unsigned = self.graph.values[value].dtype == "uint8"
-        return (self._step("to_int8", value), 128) if unsigned else (value, 0)
-
-    def _of_computed(self, node: Node, a: Node, b: Node) -> bool:
-        """Replaces a product of two computed matrices of bytes."""
-        sources = a.inputs[0], b.inputs[0]
-        if node.op in IMAGES or {self.graph.values[value].dtype for value in sources} != {"int8"}:
-            return False
-        greatest = [max(each.attrs["zp"] + 128, 127 - each.attrs["zp"]) for each in (a, b)]
-        bound = greatest[0] * greatest[1] * self.graph.values[sources[0]].shape[-1]
-        scale = _product_of(np.array(b.attrs["scale"]), a.attrs["scale"])
-        if scale is None or bound >= 1 << SUM_BITS - 1:
-            return False
-        sums = self._joined(node, "qmatmul", [*sources], self._axis(node),
-                            planes_for(bound, "int8"), trans_b=node.attrs.get("trans_b", 0),
-                            a_zp=a.attrs["zp"], b_zp=b.attrs["zp"])
-        self._dequantized(node, sums, scale, np.array(0, np.int32))
+        factors = self.step("mul", scale, self.constant(node, "scale", scales))
+        self.scaled(node, sums, factors)
         return True
 
     def _in_int32(self, node: Node) -> bool:
-        """Replaces a product of int32 that bytes and a constant are, where it can."""
-        if node.op not in IN_INT32 or not is_product(self.graph, node):
+        """Replaces a product of int32 that bytes, and a constant or others, are, where it can."""
+        if node.op not in IN_INT32 or len(node.inputs) != 2:
+            return False
+        if node.inputs[1] not in self.graph.constants:
+            return product_in_int32(self, node)
+        if not is_product(self.graph, node):
             return False
         data = shifted_bytes(self.graph, node.inputs[0], self.producers)
         weight = data and self._weight(node)
         if data is None or weight is None or weight.planes("int8") is None:
             return False
-        source, half = self._in_int8(data.value)
+        source, half = self.in_int8(data.value)
         is_sequence = node.op in IMAGES and len(self.graph.values[data.value].shape) == 3
         (self._of_sequences if is_sequence else self._shifted)(
             node, source, weight, data.zero, half, node.outputs[0])
@@ -173,7 +150,7 @@ class _Rewriting:
                       value: str) -> None:
         """Replaces a convolution of sequences, as one of images of one row."""
         images, length, extent = self.builder.values[source].shape
-        source = self._step("reshape", source, shape=(images, length, 1, extent))
+        source = self.step("reshape", source, shape=(images, length, 1, extent))
         image = self.builder.fresh(f"{value}_image")
         self._shifted(replace(node, attrs=of_one_row(node.attrs)), source, weight, zero, half,
                       image)
@@ -192,11 +169,11 @@ class _Rewriting:
               value: str) -> None:
         """Takes the zero point, less that of the stored form, times sums of weights from sums."""
         seen = self._seen(node, source, weight).astype(np.int32)
-        totals = self._constant(node, "totals", seen)
-        offset = self._constant(node, "half", np.array(-half, np.int32))
-        point = self._step("add", zero, offset) if zero else offset
+        totals = self.constant(node, "totals", seen)
+        offset = self.constant(node, "half", np.array(-half, np.int32))
+        point = self.step("add", zero, offset) if zero else offset
         self.builder.emit("sub", self.builder.fresh_node(f"{node.name}.less"),
-                          [sums, self._step("mul", totals, point)], value)
+                          [sums, self.step("mul", totals, point)], value)
 
     def _seen(self, node: Node, source: str, weight: Weight) -> np.ndarray:
         """The sum of the weights that lie on an image, of every place where pads make it differ;
@@ -220,46 +197,8 @@ class _Rewriting:
             op, attrs = "qconv2d", {**node.attrs, "pad_value": pad_value}
         known = weight.steps.shape, weight.steps.dtype, sha256(weight.steps.tobytes()).digest()
         if known not in self.names:
-            self.names[known] = self._constant(node, "weight", weight.steps)
-        return self._joined(node, op, [source, self.names[known]], self._axis(node), planes, value,
-                            **attrs)
-
-    def _joined(self, node: Node, op: str, inputs: list[str], axis: int, planes: int,
-                value: str = "", **attrs: object) -> str:
-        bytes_ = self.builder.emit(op, node.name, inputs, self.builder.fresh(
-            f"{node.outputs[0]}_planes"), planes=planes, **attrs)
-        return self.builder.emit(
-            "joined_planes", self.builder.fresh_node(f"{node.name}_joined"), [bytes_],
-            value or self.builder.fresh(f"{node.outputs[0]}_sums"), axis=axis, planes=planes)
-
-    def _dequantized(self, node: Node, sums: str, scale: np.ndarray, point: np.ndarray) -> None:
-        """The numbers that sums are, and the bias where there is one."""
-        factors = (self._constant(node, "scale", scale), self._constant(node, "zero_point", point))
-        self._with_bias(node, lambda value: self.builder.emit(
-            "dequantizelinear", self.builder.fresh_node(f"{node.name}_dequantize"),
-            [sums, *factors], value, axis=self._axis(node) if scale.ndim else 0))
-
-    def _with_bias(self, node: Node, emit: Callable[[str], str]) -> None:
-        """Adds what makes a value, which is the product's or, with a bias, is added to that."""
-        bias, value = node.inputs[2:], node.outputs[0]
-        whole = emit(self.builder.fresh(value) if bias else value)
-        if bias:
-            if node.op in IMAGES:
-                count = self.graph.values[bias[0]].shape[0]
-                bias = (self._step("reshape", bias[0], shape=(count, 1, 1)),)
-            self.builder.emit("add", self.builder.fresh_node(f"{node.name}_bias"),
-                              [whole, *bias], value)
-
-    def _axis(self, node: Node) -> int:
-        """The axis of the outputs."""
-        return 1 if node.op in IMAGES else len(self.graph.values[node.outputs[0]].shape) - 1
-
-    def _constant(self, node: Node, role: str, array: np.ndarray) -> str:
-        return self.builder.add_constant(self.builder.fresh(f"{node.name}:{role}"), array)
-
-    def _step(self, op: str, *inputs: str, **attrs: object) -> str:
-        value = self.builder.fresh(f"{inputs[0]}_{op}")
-        return self.builder.emit(op, self.builder.fresh_node(value), inputs, value, **attrs)
+            self.names[known] = self.constant(node, "weight", weight.steps)
+        return self.joined(node, op, [source, self.names[known]], planes, value, **attrs)
 
 
 def _of_outputs(array: np.ndarray, group: int, count: int) -> np.ndarray | None:
@@ -269,13 +208,6 @@ def _of_outputs(array: np.ndarray, group: int, count: int) -> np.ndarray | None:
     if array.ndim != 1 or groups.ndim != 2 or (groups != groups[:, :1]).any():
         return None
     return groups[:, 0].repeat(count // group)
-
-
-def _product_of(scales: np.ndarray, others: np.ndarray | float) -> np.ndarray | None:
-    """The scales of sums in float32; None where it does not have them."""
-    with np.errstate(over="ignore", under="ignore"):
-        product = (scales.astype(np.float64) * others).astype(np.float32)
-    return product if ((product > 0) & np.isfinite(product)).all() else None
 
 
 def _key(node: Node) -> tuple[str, bool]:

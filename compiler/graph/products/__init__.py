@@ -1,0 +1,1 @@
+"""Products that nothing quantizes, as sums of integers."""
