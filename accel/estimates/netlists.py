@@ -2,8 +2,8 @@
 
 Components of one's own (`accel.machine.streams`) are elaborated, which takes a fraction of a
 second, and what their outputs depend on is counted: registers and memories as they are, logic by
-kind, in bits. LUTs are these amounts times coefficients that are fitted to yosys's cells of the
-parts of cores (`python -m bench accelerator.estimates --only netlists`).
+kind, in bits. LUTs are these amounts times coefficients (`data/netlists.toml`) that `fitted_luts`
+found for parts of two cores, as yosys made them (`data/area.jsonl`), and for a few components.
 """
 
 from collections import Counter, defaultdict
