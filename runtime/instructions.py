@@ -10,6 +10,7 @@ from accel.machine.config import ConfigError
 from accel.machine.machine import Machine
 from accel.machine.rules import DeclarationError
 from accel.answers.instructions import answers
+from accel.mapping.spreading import twins
 from compiler.graph.division.partition import subgraph
 from runtime.module import Module
 
@@ -29,12 +30,13 @@ def instruction_rows(module: Module, machine: Machine) -> list[dict[str, Any]]:
 
 
 def luts_of(machine: Machine, names: Sequence[str]) -> Iterator[int | None]:
-    """The estimated LUTs that a machine is larger by for each of these instructions; None where
-    there is no such machine without it.
+    """The estimated LUTs that a machine is larger by for each of these instructions, on all units
+    that have it; None where there is no such machine without it.
     """
     whole = _luts(machine, ()) if names else None
     for name in names:
-        without = _luts(machine, (name,))
+        without = _luts(machine, (name, *(twin for twin, meant in twins(machine).items()
+                                          if meant == name)))
         yield None if whole is None or without is None else max(round(whole - without), 0)
 
 

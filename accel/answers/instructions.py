@@ -18,6 +18,7 @@ from accel.mapping.memory.borders import core
 from accel.mapping.memory.forms import Forms
 from accel.mapping.memory.layout import blocks_of
 from accel.mapping.memory.weights import multipliers_of
+from accel.mapping.spreading import twins
 from compiler.graph.graph import Graph
 from compiler.graph.notes import UNUSED, Note
 from compiler.tensorize import Intrinsic
@@ -47,8 +48,9 @@ class InstructionAnswer:
 
 def answers(machine: Machine, programs: Sequence[AccelProgram], graph: Graph,
             parts: Sequence[Graph], stay: Mapping[str, str]) -> tuple[InstructionAnswer, ...]:
-    """The answer of each instruction that computes, in order of opcodes. `parts` of the
-    network's graph became the programs; `stay` says of nodes on the host why they are there.
+    """The answer of each instruction that computes, in order of opcodes. `parts` of the network's
+    graph became the programs; `stay` says of nodes on the host why they are there. An instruction
+    counts wherever a further unit of vector executes it, too, and has no other answer there.
     """
     host = next((f"{node.name} ({node.op}) is on the host: {stay[node.name]}"
                  for node in sorted(graph.nodes, key=lambda node: node.op not in PRODUCTS)
@@ -56,14 +58,16 @@ def answers(machine: Machine, programs: Sequence[AccelProgram], graph: Graph,
     segments = [forms_of(core(part), blocks_of(machine.config)) for part in parts]
     return tuple(_answer(machine, name, forms[0], programs, graph, segments, host)
                  for name, forms in machine.forms.items()
-                 if forms[0].unit in (Kind.GEMM, Kind.VECTOR, Kind.STREAM))
+                 if forms[0].unit in (Kind.GEMM, Kind.VECTOR, Kind.STREAM)
+                 and name not in twins(machine))
 
 
 def _answer(machine: Machine, name: str, body: InstructionForm, programs: Sequence[AccelProgram],
             graph: Graph, segments: Sequence[Forms], host: str) -> InstructionAnswer:
-    code, executed, layers = machine.opcodes[name], 0, list[str]()
+    names = [name, *(twin for twin, meant in twins(machine).items() if meant == name)]
+    codes, executed, layers = [machine.opcodes[one] for one in names], 0, list[str]()
     for program in programs:
-        places = np.flatnonzero(program.words[:, 0] == code)
+        places = np.flatnonzero(np.isin(program.words[:, 0], codes))
         executed += len(places)
         ends = [end for _, end in program.layers]
         layers += [program.layers[layer][0] for layer in

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from accel.estimates.estimate import Estimate
 from accel.estimates.model import FIGURES, AreaModel, read
-from accel.estimates.structure import parts
+from accel.estimates.netlists import NETLIST
+from accel.estimates.structure import parts, unit_of
 from accel.machine.machine import Machine
 
 
@@ -39,26 +40,36 @@ class Area:
 def area(machine: Machine) -> Area:
     """Estimates the area of a machine's core.
 
-    An interval is as wide as errors were on machines left out of the fit in turn. A machine of more
-    LUTs or registers than the largest of the fit is marked as extrapolated.
+    An interval is as wide as errors were on machines left out of the fit in turn; of units that
+    are counted in their netlists, as wide as errors were on others. A machine of more LUTs or
+    registers than the largest of the fit is marked as extrapolated.
 
     Raises `accel.datapath.plan.PlanError` for a machine that no datapath can be built for.
     """
     model, found = read(), parts(machine)
     units = model.by_unit(found)
-    total = {figure: sum(unit[figure] for unit in units.values()) for figure in FIGURES}
-    beyond = any(total[figure] > most for figure, most in model.largest.items())
+    like = {unit_of(name): unit_of(part.like or name) for name, part in found.items()}
     gates = model.gates_by_unit(found)
-    return Area(
-        **{figure: _estimate(model, "total", figure, value, beyond)
-           for figure, value in total.items()},
-        gates=_estimate(model, "total", "gates", sum(gates.values()), beyond),
-        units={unit: {figure: _estimate(model, unit, figure, value, beyond)
-                      for figure, value in (row | {"gates": gates[unit]}).items()}
-               for unit, row in units.items()})
+    rows = {unit: row | {"gates": gates[unit]} for unit, row in units.items()}
+    total = {figure: sum(row[figure] for row in rows.values()) for figure in (*FIGURES, "gates")}
+    beyond = any(total[figure] > most for figure, most in model.largest.items())
+    each = {unit: {figure: _estimate(value, _error(model, like[unit], figure) * max(value, 1),
+                                     beyond) for figure, value in row.items()}
+            for unit, row in rows.items()}
+    counted = [unit for unit, name in like.items() if name == NETLIST]
+    whole = {}
+    for figure, value in total.items():
+        apart = sum(rows[unit][figure] for unit in counted)
+        error = (_error(model, "total", figure) * max(value - apart, 1)
+                 + _error(model, NETLIST, figure) * apart)
+        whole[figure] = _estimate(value, error, beyond)
+    return Area(**whole, units=each)
 
 
-def _estimate(model: AreaModel, unit: str, figure: str, value: float, beyond: bool) -> Estimate:
-    """A unit that the fit had nothing of has the error of the whole."""
-    error = model.errors.get(unit, model.errors["total"])[figure] * max(value, 1)
+def _error(model: AreaModel, unit: str, figure: str) -> float:
+    """The relative error of a unit; one that the fit had nothing of has that of the whole."""
+    return model.errors.get(unit, model.errors["total"])[figure]
+
+
+def _estimate(value: float, error: float, beyond: bool) -> Estimate:
     return Estimate(round(value), max(round(value - error), 0), round(value + error), beyond)

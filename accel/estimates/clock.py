@@ -20,6 +20,7 @@ from accel.estimates.fitting import fitted, quantile, rounded
 from accel.estimates.paths import longest_path
 from accel.estimates.runs import DATA, Routing
 from accel.machine.machine import Machine
+from accel.machine.structure import Kind
 
 COEFFICIENTS = DATA / "clock.toml"
 
@@ -60,7 +61,8 @@ class ClockModel:
 
 def period_terms(machine: Machine) -> dict[str, float]:
     """The amounts that a period grows with."""
-    plans = [plan(machine, unit) for unit in ("gemm", "vector")]
+    plans = [plan(machine, unit.name) for kind in (Kind.GEMM, Kind.VECTOR)
+             for unit in machine.structure.of_kind(kind)]
     plans += [planned.meeting for planned in plans if planned.meeting]
     slowest = max(map(longest_path, plans))
     return {"control": 1.0, "size": area(machine).luts.value / 1e3,

@@ -21,6 +21,7 @@ import numpy as np
 from accel.datapath.plan import DatapathPlan, plan
 from accel.estimates.operators import (all_operators, operand_bits, operators, pipeline_bits,
                                        price)
+from accel.estimates.memories import buffer_copies
 from accel.estimates.silicon import memory_kib
 from accel.estimates.tables import EnergyTable
 from accel.estimates.technology import DEFAULT, Technology, TechnologyError, load_technology
@@ -28,17 +29,19 @@ from accel.figures.accesses import AccessProfile
 from accel.machine import isa
 from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
+from accel.machine.structure import Kind
 
 ENERGY_UNITS: tuple[str, ...] = ("dram", "inp", "wgt", "res", "par", "acc", "out", "tab", "fetch",
                                  "load", "gemm", "vector", "store", "idle")
-"""What takes energy: the memory, the buffers, the units, and what every cycle takes."""
+"""What takes energy: the memory, the buffers, the units, and what every cycle takes. A machine with
+more units or buffers than these has them before the last, by their names."""
 
 PJ = 1e-12
 
 
 @dataclass(frozen=True)
 class LayerEnergy:
-    """The energy of a layer in joules, whole and by unit (`ENERGY_UNITS`)."""
+    """The energy of a layer in joules, whole and by unit (`energy_units`)."""
 
     name: str
     joules: float
@@ -52,7 +55,7 @@ class Energy:
     Parameters
     ----------
     technology : its name. mhz : the clock at which it leaks.
-    joules, units : the sum, and what each of `ENERGY_UNITS` takes of it.
+    joules, units : the sum, and what each of `energy_units` takes of it.
     leaked : joules of the sum that leaked; None where the technology has no leakage.
     layers : the same for each layer, ``finish`` included; they add up to the whole.
     counts : what was counted (`AccessProfile`), summed over the layers.
@@ -76,6 +79,15 @@ class Energy:
                 "operations": dict(self.operations)}
 
 
+def energy_units(machine: Machine) -> tuple[str, ...]:
+    """What takes energy in a machine: `ENERGY_UNITS`, and the units and buffers that it has besides
+    the shipped ones."""
+    structure = machine.in_roles.structure
+    own = (*structure.buffer_names, *structure.names)
+    return (*ENERGY_UNITS[:-1], *(name for name in own if name not in ENERGY_UNITS),
+            ENERGY_UNITS[-1])
+
+
 def energy(profile: AccessProfile, machine: Machine,
            technology: Technology | str | Path = DEFAULT) -> Energy:
     """Prices the counts of a run, or of several runs (`AccessProfile.joined`) of one machine.
@@ -91,15 +103,16 @@ def energy(profile: AccessProfile, machine: Machine,
     watts = leakage_watts(machine, technology.energies)
     known = prices(machine, technology.energies) | {
         "cycles": ("idle", idle_pj(machine, technology.energies, mhz))}
-    rows = {unit: np.zeros(len(profile.layers)) for unit in ENERGY_UNITS}
+    names = energy_units(machine)
+    rows = {unit: np.zeros(len(profile.layers)) for unit in names}
     for key, values in profile.counts.items():
         unit, pj = known[key]
         rows[unit] += values * (pj * PJ)
-    columns = np.stack([rows[unit] for unit in ENERGY_UNITS])
+    columns = np.stack([rows[unit] for unit in names])
     layers = tuple(LayerEnergy(name, float(column.sum()),
-                               dict(zip(ENERGY_UNITS, column.tolist(), strict=True)))
+                               dict(zip(names, column.tolist(), strict=True)))
                    for name, column in zip(profile.layers, columns.T, strict=True))
-    units = dict(zip(ENERGY_UNITS, columns.sum(axis=1).tolist(), strict=True))
+    units = dict(zip(names, columns.sum(axis=1).tolist(), strict=True))
     totals = profile.totals()
     return Energy(technology.name, mhz, sum(units.values()),
                   None if watts is None else watts * totals["cycles"] / (mhz * 1e6), units, layers,
@@ -111,12 +124,9 @@ def prices(machine: Machine, table: EnergyTable) -> dict[str, tuple[str, float]]
     """For each count of an `AccessProfile` that takes energy, the unit and the pJ of one; for
     cycles, that of the clock alone.
     """
-    gemm, vector = plan(machine, "gemm"), plan(machine, "vector")
     result = _moving(machine.config, table)
-    result |= {key: (key.partition(".")[0], pj)
-               for key, pj in _accesses(machine.config, vector, table).items()}
-    for datapath in (gemm, vector):
-        unit = datapath.unit
+    result |= {key: (key.partition(".")[0], pj) for key, pj in _accesses(machine, table).items()}
+    for unit, datapath in _datapaths(machine).items():
         for body in datapath.bodies:
             result[f"{unit}.{body.name}"] = unit, _element(datapath, body.name, table)
         result[f"{unit}.folds"] = unit, _fold(datapath, table)
@@ -129,7 +139,7 @@ def leakage_watts(machine: Machine, table: EnergyTable) -> float | None:
     """The power that leaks whatever the machine does; None where the table has no leakage."""
     if table.leakage is None:
         return None
-    logic = sum(price(all_operators(plan(machine, unit)), table) for unit in ("gemm", "vector"))
+    logic = sum(price(all_operators(one), table) for one in _datapaths(machine).values())
     return 1e-3 * (memory_kib(machine) * table.leakage.sram_mw
                    + _register_bits(machine) * table.leakage.register_nw * 1e-6
                    + logic * table.leakage.logic_uw * 1e-3)
@@ -157,31 +167,41 @@ def _moving(config: AccelConfig, table: EnergyTable) -> dict[str, tuple[str, flo
             "store.beats": ("store", twice), "store.chunks": ("store", twice)}
 
 
-def _accesses(config: AccelConfig, vector: DatapathPlan, table: EnergyTable) -> dict[str, float]:
+def _datapaths(machine: Machine) -> dict[str, DatapathPlan]:
+    """The datapath of each unit that has one, by its name."""
+    return {unit.name: plan(machine, unit.name) for kind in (Kind.GEMM, Kind.VECTOR)
+            for unit in machine.structure.of_kind(kind)}
+
+
+def _accesses(machine: Machine, table: EnergyTable) -> dict[str, float]:
     """An access of each port of each buffer, in pJ (accel/hw/moving/scratchpad.py,
     accel/hw/compute/acc.py).
 
     Reading takes a row of the memories side by side, writing the part that is enabled. A bank of
-    acc is a memory. tab has a copy for each lookup, of which a load writes all.
+    acc is a memory. What a load writes, it writes to every copy of the buffer (`buffer_copies`).
     """
-    def pj(buffer: str, bits: float, share: float = 1) -> float:
-        return table.access_pj(config.buffers[buffer].size_bytes * share, bits)
+    config = machine.config
+    buffers, bus = config.buffers, config.bus_bytes
 
-    bus = config.bus_bytes
-    result = {}
-    for name in ("inp", "wgt", "res", "par"):
-        written = config.written_bytes(name)
-        geometry = (config.parts if name in ("res", "par") else config.buffers)[name]
-        result[f"{name}.write"] = pj(name, 8 * written)
-        result[f"{name}.read"] = pj(name, 8 * max(written, geometry.entry_bytes))
-    out, acc = config.parts["out"], config.buffers["acc"]
-    result |= {"out.write": pj("out", 8 * out.entry_bytes),
-               "out.read": pj("out", 8 * max(bus, out.entry_bytes))}
-    for unit, geometry in (("gemm", acc), ("vector", config.parts["acc"])):
+    def pj(buffer: str, bits: float, share: float = 1) -> float:
+        return table.access_pj(buffers[buffer].size_bytes * share, bits)
+
+    result = {f"{name}.{access}": 0.0 for name in buffers if name != "acc"
+              for access in ("read", "write")}              # nothing reads the tables of some
+    for copy in buffer_copies(machine):
+        name, written = copy.buffer, config.written_bytes(copy.buffer)
+        read = max(written, copy.seen.entry_bytes)
+        if copy.like == "out":
+            written, read = copy.seen.entry_bytes, max(bus, copy.seen.entry_bytes)
+        if copy.like == "tab":
+            read = bus
+        result[f"{name}.write"] += copy.ports * pj(name, 8 * written)
+        result[f"{name}.read"] = pj(name, 8 * read)
+    for unit in machine.structure.users("acc"):
+        geometry = config.seen(unit, "acc")
         for access in ("read", "write"):
-            result[f"acc.{unit}_{access}"] = pj("acc", geometry.entry_bits, 1 / 2)
-    lookups = vector.count("lookup")
-    return result | {"tab.write": lookups * pj("tab", 8 * bus), "tab.read": pj("tab", 8 * bus)}
+            result[f"acc.{unit.name}_{access}"] = pj("acc", geometry.entry_bits, 1 / 2)
+    return result
 
 
 def _element(datapath: DatapathPlan, body: str, table: EnergyTable) -> float:
@@ -216,16 +236,15 @@ def _fold(datapath: DatapathPlan, table: EnergyTable) -> float:
 
 def _register_bits(machine: Machine) -> int:
     """Bits of registers of the datapaths, and those that stand for the queues."""
-    datapaths = [plan(machine, unit) for unit in ("gemm", "vector")]
-    bits = sum(sum(datapath.registers()) + _meeting_bits(datapath) for datapath in datapaths)
-    return bits + 4 * 8 * isa.WORD_BYTES * machine.config.queue_depth
+    bits = sum(sum(datapath.registers()) + _meeting_bits(datapath)
+               for datapath in _datapaths(machine).values())
+    return bits + len(machine.structure.units) * 8 * isa.WORD_BYTES * machine.config.queue_depth
 
 
 def _operations(machine: Machine, totals: Mapping[str, int]) -> dict[str, int]:
     """Operations by kind and width, from the iterations of the bodies."""
     result: Counter[str] = Counter()
-    for unit in ("gemm", "vector"):
-        datapath = plan(machine, unit)
+    for unit, datapath in _datapaths(machine).items():
         for body in datapath.bodies:
             if elements := totals.get(f"{unit}.{body.name}", 0):
                 for (kind, a, b), count in operators(datapath, body.name).items():

@@ -4,7 +4,8 @@ The rules are those of `accel.hw.parts.Ram` and `accel.hw.queue.Queue`. Synthesi
 of which no bit is read, and columns of distributed RAM.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
 from math import prod
 
 from accel.datapath.plan import plan
@@ -12,6 +13,7 @@ from accel.hw.interface import INDEX_BITS
 from accel.machine.config import PARAM_BYTES, BufferGeometry
 from accel.machine.isa import WORD_BITS
 from accel.machine.machine import Machine
+from accel.machine.structure import Kind, Unit
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import bits, record_places
 
@@ -35,59 +37,102 @@ def distributed(width: int, depth: int) -> int:
     return -(-width // 4) * -(-depth // 16)
 
 
-def lookups(machine: Machine) -> int:
-    """Read ports of tab, each with a copy of it."""
-    return plan(machine, "vector").count("lookup")
+@dataclass(frozen=True)
+class BufferCopy:
+    """A buffer as one of its readers sees it: every reader has a memory of its own.
+
+    Parameters
+    ----------
+    buffer, reader : the name of the buffer, and the unit.
+    seen : its entries as the unit that computes sees them: the reader, or else the writer.
+    part : the name of its component.
+    like : the role of the buffer of shipped machines that is built as it is.
+    ports : memories that it has, each with all bytes: of tables of vector one for each lookup.
+    """
+
+    buffer: str
+    reader: Unit
+    seen: BufferGeometry
+    part: str
+    like: str
+    ports: int = 1
+
+
+def buffer_copies(machine: Machine) -> Iterator[BufferCopy]:
+    """The memories of buffers of one bank, as `accel.hw.core.core` places them between units."""
+    structure = machine.structure
+    for buffer in structure.buffers:
+        readers = [unit for unit in structure.units if buffer.banks == 1
+                   and buffer.name in unit.reads]
+        found = [(reader, _ports(machine, buffer.name, reader)) for reader in readers]
+        (writer, *_) = (unit for unit in structure.units if buffer.name in unit.writes)
+        for number, (reader, ports) in enumerate(one for one in found if one[1]):
+            seen = machine.config.seen(writer if reader.kind.moves else reader, buffer.name)
+            part = f"{buffer.name}_{reader.name}" if number else buffer.name
+            yield BufferCopy(buffer.name, reader, seen, part, _like(buffer.name, reader), ports)
+
+
+def _ports(machine: Machine, buffer: str, reader: Unit) -> int:
+    """Read ports of a buffer for a unit; of tables of vector one for each lookup, of which there
+    may be none."""
+    looks_up = reader.kind is Kind.VECTOR and buffer in reader.at("table")
+    return plan(machine, reader.name).count("lookup") if looks_up else 1
+
+
+def _like(buffer: str, reader: Unit) -> str:
+    if reader.kind.moves:
+        return "out"
+    if reader.kind is Kind.GEMM:
+        return "inp" if buffer in reader.at("a") else "wgt"
+    known = {"record": "par", "table": "tab"} if reader.kind is Kind.VECTOR else {}
+    return next((role for operand, role in known.items() if buffer in reader.at(operand)), "res")
 
 
 def buffer_blocks(machine: Machine, instantiated: bool = False) -> dict[str, int]:
-    """Block RAMs of each buffer, by its role; `instantiated`: before synthesis drops some, and
-    infers others."""
-    machine = machine.in_roles
+    """Block RAMs of each copy of a buffer, by its component, of a machine whose units and buffers
+    are called by their roles; `instantiated`: before synthesis drops some, and infers others."""
     config = machine.config
-    seen = config.buffers | config.parts
 
     def count(width: int, rows: int, used: Iterable[int] | None = None) -> int:
         if not instantiated:
             return blocks(width, rows, used)
         return blocks(width, rows) if rows <= _DEEPEST else 0
 
-    def loaded(geometry: BufferGeometry) -> int:
-        chunk_bytes = config.written_bytes(geometry.name)
+    def loaded(copy: BufferCopy) -> int:
+        chunk_bytes, geometry = config.written_bytes(copy.buffer), copy.seen
         row_bytes = max(chunk_bytes, geometry.entry_bytes)
-        each, used = _read(machine, geometry)
+        each, used = _read(machine, copy)
         chunk_bits = 8 * chunk_bytes
-        return sum(count(chunk_bits, geometry.size_bytes // row_bytes, [
+        return copy.ports * sum(count(chunk_bits, geometry.size_bytes // row_bytes, [
             bit for bit in range(chunk_bits) if (chunk_bits * chunk + bit) % each in used])
             for chunk in range(row_bytes // chunk_bytes))
 
-    counts = {name: loaded(seen[name]) for name in ("inp", "wgt", "res", "par")}
-    if ports := lookups(machine):
-        counts["tab"] = ports * loaded(config.parts["tab"])
-    out = config.parts["out"]
-    row_bytes = max(config.bus_bytes, out.entry_bytes)
-    slice_bytes = min(config.bus_bytes, out.entry_bytes)
-    counts["out"] = row_bytes // slice_bytes * count(8 * slice_bytes, out.size_bytes // row_bytes)
+    def stored(copy: BufferCopy) -> int:
+        row_bytes = max(config.bus_bytes, copy.seen.entry_bytes)
+        slice_bytes = min(config.bus_bytes, copy.seen.entry_bytes)
+        return row_bytes // slice_bytes * count(8 * slice_bytes, copy.seen.size_bytes // row_bytes)
+
+    counts = {copy.part: (stored if copy.like == "out" else loaded)(copy)
+              for copy in buffer_copies(machine)}
     part = config.parts["acc"]
     banks = 2 * part.depth // config.buffers["acc"].depth
-    counts["acc"] = banks * count(part.entry_bits, config.bank_depth)
-    return counts
+    return counts | {"acc": banks * count(part.entry_bits, config.bank_depth)}
 
 
-def _read(machine: Machine, geometry: BufferGeometry) -> tuple[int, Container[int]]:
+def _read(machine: Machine, copy: BufferCopy) -> tuple[int, Container[int]]:
     """The period with which bits of a buffer mean the same, and the bits of one that are read."""
-    if geometry.name == "par":
-        return 8 * PARAM_BYTES, _parameters(machine)
-    bits_each = 8 * geometry.entry_bytes
-    if geometry.name == "wgt":          # of which sparse products leave the end
+    if copy.like == "par":
+        return 8 * PARAM_BYTES, _parameters(machine, copy.reader.name)
+    bits_each = 8 * copy.seen.entry_bytes
+    if copy.like == "wgt":              # of which sparse products leave the end
         read = bits(machine.config.weight) * prod(plan(machine, "gemm").buses["wgt"])
         return bits_each, range(min(bits_each, read))
     return bits_each, range(bits_each)
 
 
-def _parameters(machine: Machine) -> set[int]:
-    """The bits of an element of par that the datapath reads."""
-    read = {operation.node.attr[0] for operation in plan(machine, "vector").operations
+def _parameters(machine: Machine, unit: str) -> set[int]:
+    """The bits of an element of par that the datapath of a unit reads."""
+    read = {operation.node.attr[0] for operation in plan(machine, unit).operations
             if operation.node.kind == "read"}
     fields = {name: place for record in (PARAM, *machine.config.records)
               for name, place in record_places(record).items()}
@@ -97,7 +142,7 @@ def _parameters(machine: Machine) -> set[int]:
 
 def queue_blocks(machine: Machine) -> dict[str, int]:
     """Block RAMs of each queue of instructions, where shallow memories are block RAMs."""
-    machine, rows = machine.in_roles, 2 * machine.config.queue_depth
+    rows = 2 * machine.config.queue_depth
     return {unit: blocks(WORD_BITS, rows, _word(machine, unit)) + blocks(INDEX_BITS, rows)
             for unit in machine.structure.names}
 
@@ -119,6 +164,6 @@ def _word(machine: Machine, unit: str) -> set[int]:
 
 def shallow_blocks(machine: Machine) -> bool:
     """True if queues of instructions are block RAMs: where enough are left."""
-    rows = 2 * machine.config.queue_depth
-    queues = 4 * (blocks(WORD_BITS, rows) + blocks(INDEX_BITS, rows))
+    machine, rows = machine.in_roles, 2 * machine.config.queue_depth
+    queues = len(machine.structure.units) * (blocks(WORD_BITS, rows) + blocks(INDEX_BITS, rows))
     return sum(buffer_blocks(machine, instantiated=True).values()) + queues <= FULL

@@ -13,6 +13,7 @@ from math import ceil
 
 import numpy as np
 
+from accel.estimates import netlists
 from accel.estimates.fitting import fitted, quantile, rounded
 from accel.estimates.gates import fit_gates
 from accel.estimates.runs import DATA, Synthesis
@@ -36,16 +37,19 @@ _SHARED = ("datapath", "issue", "hazards")
 _Coefficients = Mapping[str, Mapping[str, float]]
 
 
-def group_of(part: str, features: Mapping[str, float]) -> str:
+def group_of(name: str, part: CorePart) -> str:
     """The group of parts that share coefficients."""
-    unit, _, inner = part.partition(".")
-    if "carry" in features:             # gemm.update is a datapath where acc holds floats
+    name = part.like or name
+    if name == netlists.NETLIST:
+        return name
+    unit, _, inner = name.partition(".")
+    if "carry" in part.features:        # gemm.update is a datapath where acc holds floats
         return "datapath"
     if inner in _SHARED:
         return inner
     if unit.startswith("queue_"):
         return "queue"
-    return "buffer" if unit in ("inp", "wgt", "res", "par") else part
+    return "buffer" if unit in ("inp", "wgt", "res", "par") else name
 
 
 @dataclass(frozen=True)
@@ -68,11 +72,11 @@ class AreaModel:
 
     def logic(self, name: str, part: CorePart) -> float:
         """LUTs of a part without distributed RAM. Raises KeyError for a part that no run has."""
-        return _sum(self.luts[group_of(name, part.features)], part.features)
+        return _sum(self.luts[group_of(name, part)], part.features)
 
     def figures(self, name: str, part: CorePart) -> dict[str, float]:
         """The figures of a part, by the names of `FIGURES`."""
-        group = group_of(name, part.features)
+        group = group_of(name, part)
         return {"luts": self.logic(name, part) + RAM_LUTS * part.distributed,
                 "registers": _sum(self.registers[group], part.kept),
                 "multipliers": part.multipliers, "block_rams": part.block_rams,
@@ -108,8 +112,14 @@ class AreaModel:
 
 @cache
 def read() -> AreaModel:
-    """The stored coefficients."""
-    return AreaModel(**tomllib.loads(COEFFICIENTS.read_text()))
+    """The stored coefficients, those of parts that are counted in a netlist among them."""
+    stored = tomllib.loads(COEFFICIENTS.read_text())
+    counted = tomllib.loads(netlists.MODEL.read_text())
+    stored["luts"][netlists.NETLIST] = counted["luts"]
+    stored["registers"][netlists.NETLIST] = {"bits": 1.0}
+    stored["errors"][netlists.NETLIST] = {
+        figure: counted["errors"].get(figure, 0.0) for figure in (*FIGURES, "gates")}
+    return AreaModel(**stored)
 
 
 def measured(run: Synthesis) -> dict[str, dict[str, float]]:
@@ -174,7 +184,7 @@ def solved(runs: Sequence[Synthesis], found: Sequence[Mapping[str, CorePart]]) -
         for name, part in machine.items():
             if run.unit and unit_of(name) != run.unit:
                 continue
-            samples.setdefault(group_of(name, part.features), []).append(
+            samples.setdefault(group_of(name, part), []).append(
                 (part, run.parts.get(name, {}), 1 / total))
     luts = {group: _solved([(part.features, _logic(cells), weight) for part, cells, weight in rows],
                            EXPECTED if group == "datapath" else {})

@@ -7,9 +7,9 @@ layout.
 
 from dataclasses import dataclass
 
-from accel.datapath.plan import plan
 from accel.estimates.area import area
 from accel.estimates.estimate import Estimate
+from accel.estimates.memories import buffer_copies
 from accel.estimates.technology import Silicon
 from accel.machine.machine import Machine
 
@@ -38,7 +38,8 @@ def silicon_area(machine: Machine, silicon: Silicon) -> SiliconArea:
 
 
 def memory_kib(machine: Machine) -> float:
-    """KiB of the buffers; tab has a copy for each lookup."""
-    copies = {machine.structure.roles.tab: plan(machine, "vector").count("lookup")}
-    return sum(buffer.size_bytes * copies.get(name, 1)
-               for name, buffer in machine.config.buffers.items()) / 1024
+    """KiB of the buffers; each reader has a copy of its own, of tables one for each lookup."""
+    machine = machine.in_roles
+    buffers = machine.config.buffers
+    return (buffers["acc"].size_bytes + sum(
+        copy.ports * buffers[copy.buffer].size_bytes for copy in buffer_copies(machine))) / 1024

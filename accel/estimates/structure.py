@@ -6,29 +6,24 @@ fitted (`accel.estimates.fitting`). A feature that has no part in a machine is z
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accel.datapath.plan import DatapathPlan, plan
-from accel.estimates.memories import (buffer_blocks, distributed, lookups, queue_blocks,
-                                      shallow_blocks)
 from accel.estimates.amounts import Amounts, amounts
+from accel.estimates.memories import (BufferCopy, buffer_blocks, buffer_copies, distributed,
+                                      queue_blocks, shallow_blocks)
+from accel.estimates.netlists import NETLIST, NetlistAmounts, amounts_by_module, summed
 from accel.hw.core.counters import COUNTER_BITS
 from accel.hw.interface import INDEX_BITS
 from accel.hw.issue import record_layout
 from accel.hw.parts import GROUP
+from accel.hw.stream.unit import StreamUnit
 from accel.machine.config import AccelConfig
 from accel.machine.isa import WORD_BITS, WORD_BYTES
 from accel.machine.machine import Machine
-from accel.machine.timing import CoreTiming
+from accel.machine.structure import SHIPPED_STRUCTURE, Kind, Unit
+from accel.sim.slice.netlist import netlist_of
 from compiler.te import bits
-
-
-RECORD = record_layout()
-
-
-def _held(timing: CoreTiming) -> int:
-    """The distributed RAM that load and store keep started instructions in."""
-    return distributed(RECORD.size, timing.in_flight) + distributed(1, timing.in_flight)
 
 
 @dataclass(frozen=True)
@@ -42,6 +37,7 @@ class CorePart:
     distributed : cells of distributed RAM.
     block_rams, multipliers : as the name says.
     products : bits of the products of multipliers: those of both factors, multiplied.
+    like : the name of the part of shipped machines that is built as it is; empty for one of these.
     """
 
     features: Mapping[str, float]
@@ -50,6 +46,7 @@ class CorePart:
     block_rams: int = 0
     multipliers: int = 0
     products: int = 0
+    like: str = ""
 
 
 def unit_of(part: str) -> str:
@@ -60,11 +57,27 @@ def unit_of(part: str) -> str:
 def parts(machine: Machine) -> dict[str, CorePart]:
     """The parts of a machine's core, by name: those of units and buffers by that of their role."""
     machine = machine.in_roles
-    return {"core": _plain(), "control": _plain(), "tokens": _plain(),
-            "counters": _plain(distributed=2 * len(machine.structure.units)
-                               * distributed(COUNTER_BITS, 16)),
-            **_memory_port(machine), **_load(machine), **_store(machine), **_gemm(machine),
-            **_vector(machine), **_buffers(machine), **_queues(machine)}
+    vectors = {f"{unit.name}{name}": part if unit.name == "vector" else replace(
+        part, like=f"vector{name}") for unit in machine.structure.of_kind(Kind.VECTOR)
+        for name, part in _vector(machine, unit).items()}
+    streams = {name: part for unit in machine.structure.of_kind(Kind.STREAM)
+               for name, part in _stream(machine, unit).items()}
+    return {**_shared(machine), **_memory_port(machine), **_load(machine), **_store(machine),
+            **_gemm(machine), **vectors, **streams, **_buffers(machine), **_queues(machine)}
+
+
+def _shared(machine: Machine) -> dict[str, CorePart]:
+    """What all units meet in: it grows with their number, tokens with that of their pairs."""
+    count, shipped = len(machine.structure.units), len(SHIPPED_STRUCTURE.units)
+    one, pair = ({"one": (count / shipped)**power} for power in (1, 2))
+    return {"core": _plain(), "control": CorePart(one, one), "tokens": CorePart(pair, pair),
+            "counters": CorePart(one, one, 2 * count * distributed(COUNTER_BITS, 16))}
+
+
+def _held(machine: Machine) -> int:
+    """The distributed RAM that load and store keep started instructions in."""
+    depth = machine.config.timing.in_flight
+    return distributed(record_layout(machine.structure).size, depth) + distributed(1, depth)
 
 
 def _plain(distributed: int = 0, **features: float) -> CorePart:
@@ -92,7 +105,7 @@ def _load(machine: Machine) -> dict[str, CorePart]:
     bus, offset = 8 * config.bus_bytes, _log(config.bus_bytes)
     wide = {"high": int(machine.pads_high)}
     written, formats = config.written_bytes("wgt"), len(config.weight_bits)
-    run = {"address": _loaded_bits(config), "packed": int(formats > 1), **wide}
+    run = {"address": _loaded_bits(machine), "packed": int(formats > 1), **wide}
     handed = 36 + offset + run["address"] + 2 * run["packed"] + 8 * run["high"]
     found = {
         "load": CorePart({"one": 1.0, "rotated": bus * offset, "bits": bus, **wide,
@@ -100,7 +113,7 @@ def _load(machine: Machine) -> dict[str, CorePart]:
                          {"one": 1.0, "bits": bus, **run}),
         "load.beats": _plain(2 * distributed(bus + 1, config.timing.beats // 2), bits=bus),
         "load.bursts": _plain(offset=offset, **run), "load.overlap": _plain(offset=offset),
-        "load.front": _plain(_held(config.timing) + distributed(
+        "load.front": _plain(_held(machine) + distributed(
             64 + run["address"] + 2 * run["packed"] + 8 * run["high"], config.timing.ahead), **run),
         "load.incoming": _plain(offset=offset, **run), "load.requests": _plain(offset=offset),
         "load.runs": _plain(distributed(handed, config.timing.bursts), offset=offset, **run),
@@ -116,12 +129,12 @@ def _load(machine: Machine) -> dict[str, CorePart]:
 def _store(machine: Machine) -> dict[str, CorePart]:
     config = machine.config
     bus, offset = 8 * config.bus_bytes, _log(config.bus_bytes)
-    address = _log(config.out_bytes)
+    address = max(_log(config.bytes_of(name)) for name in machine.structure.unit("store").reads)
     depth = config.timing.write_room(config.bus_bytes)
     banks, requested = -(-depth // 16), 38 - offset
     return {
         "store": _plain(rotated=bus * offset, bits=bus, address=address),
-        "store.front": _plain(_held(config.timing) + distributed(
+        "store.front": _plain(_held(machine) + distributed(
             54 + address, config.timing.ahead), address=address),
         "store.stepper": _plain(bytes=config.bus_bytes, offset=offset, address=address),
         "store.writer": CorePart(
@@ -140,7 +153,7 @@ def _gemm(machine: Machine) -> dict[str, CorePart]:
     element = 9 + _log(config.buffers["acc"].depth) + _updates(planned)
     found = {
         "gemm": _plain(carried=element * planned.fold_cycles, tag=tag),
-        "gemm.issue": _issue(planned), "gemm.nest": _plain(tag=tag),
+        "gemm.issue": _issue(machine, planned), "gemm.nest": _plain(tag=tag),
         "gemm.datapath": _datapath(counted),
     }
     if planned.meeting:
@@ -159,35 +172,53 @@ def _gemm(machine: Machine) -> dict[str, CorePart]:
     return found
 
 
-def _vector(machine: Machine) -> dict[str, CorePart]:
-    config, planned = machine.config, plan(machine, "vector")
+def _vector(machine: Machine, unit: Unit) -> dict[str, CorePart]:
+    """The parts of a unit of vector, by what follows its name in theirs."""
+    config, planned = machine.config, plan(machine, unit.name)
     counted = amounts(planned)
     rows, columns = config.vector_tile
     lanes, width = rows * columns, planned.value_bits
     tag = _immediate_bits(planned) + len(planned.bodies) + 16 * bool(planned.third)
-    depth = _log(max(config.parts[name].depth for name in ("acc", "out")))
+    depth = _log(max(config.parts[name].depth for name in unit.writes))
     element = 9 + depth + _updates(planned)
-    stored = bits(config.elements["res"])
+    stored = bits(config.elements[unit.at("a")[1]])
     return {
-        "vector": _plain(carried=element * planned.fold_cycles, tag=tag, depth=depth,
-                         bodies=len(planned.bodies), lanes=lanes),
-        "vector.issue": _issue(planned), "vector.nest": _plain(tag=tag),
-        "vector.decode": _plain(tag=tag, bodies=len(planned.bodies)),
-        "vector.ahead": _plain(distributed(_addresses(config) + 22 + tag, config.timing.ahead),
-                               tag=tag),
-        "vector.hazards": _hazards(machine, planned.write_cycles),
-        "vector.operands": CorePart(
+        "": _plain(carried=element * planned.fold_cycles, tag=tag, depth=depth,
+                   bodies=len(planned.bodies), lanes=lanes),
+        ".issue": _issue(machine, planned), ".nest": _plain(tag=tag),
+        ".decode": _plain(tag=tag, bodies=len(planned.bodies)),
+        ".ahead": _plain(distributed(_addresses(config, unit) + 22 + tag, config.timing.ahead),
+                         tag=tag),
+        ".hazards": _hazards(machine, planned.write_cycles),
+        ".operands": CorePart(
             {"one": 1.0, "chosen": lanes * max(width, 32), "stored": lanes * stored, "tag": tag},
             {"one": 1.0, "lanes": lanes * (width + max(width, 32)), "tag": tag,
              "parameters": columns * _parameter_bits(machine, planned)}),
-        "vector.datapath": _datapath(counted),
-        "vector.update": _update(planned, lanes * width, element),
+        ".datapath": _datapath(counted),
+        ".update": _update(planned, lanes * width, element),
     }
 
 
-def _issue(planned: DatapathPlan) -> CorePart:
-    return _plain(distributed(RECORD.size, planned.retire_depth), depth=_log(planned.retire_depth),
-                  chosen=RECORD.size * (-(-planned.retire_depth // 16) - 1))
+def _stream(machine: Machine, unit: Unit) -> dict[str, CorePart]:
+    """The parts of a stream unit, as its netlist has them: the unit's own, and each component."""
+    found: dict[str, list[NetlistAmounts]] = {}
+    netlist = netlist_of(StreamUnit(machine, unit.name), unit.name)
+    for module, counted in amounts_by_module(netlist).items():
+        name = ".".join(module.split(".")[:2])
+        found.setdefault(name if ".component_" in name else unit.name, []).append(counted)
+    return {name: part_of(summed(some)) for name, some in found.items()}
+
+
+def part_of(counted: NetlistAmounts) -> CorePart:
+    """What a netlist has as a part of a core."""
+    return CorePart(counted.logic, {"bits": counted.registers}, counted.distributed,
+                    counted.block_rams, counted.multipliers, counted.products, NETLIST)
+
+
+def _issue(machine: Machine, planned: DatapathPlan) -> CorePart:
+    kept = record_layout(machine.structure).size
+    return _plain(distributed(kept, planned.retire_depth), depth=_log(planned.retire_depth),
+                  chosen=kept * (-(-planned.retire_depth // 16) - 1))
 
 
 def _hazards(machine: Machine, cycles: int) -> CorePart:
@@ -212,30 +243,32 @@ def _datapath(counted: Amounts, carried: int = 0, updated: float = 0.0) -> CoreP
 
 
 def _buffers(machine: Machine) -> dict[str, CorePart]:
-    """For each buffer: the bits between which its reads select, and its writes."""
-    config = machine.config
-    found, rams = {}, buffer_blocks(machine)
-    seen = config.buffers | config.parts
-    for name in ("inp", "wgt", "res", "par", "tab", "out"):
-        if name not in rams:
-            continue
-        copies = lookups(machine) if name == "tab" else 1
-        written, read = config.written_bytes(name), seen[name].entry_bytes
-        if name == "out":
-            written, read = read, config.bus_bytes
-        if name == "tab":
-            read = 1
-        row = max(written, read)
-        chosen = 8 * read * (row // read - 1) * copies
-        masks = (row // written if name == "out" else row) * (row > written) * copies
-        found[name] = CorePart({"chosen": chosen, "masks": masks, "one": 1.0},
-                               {"select": copies * 2 * _log(row // read)}, block_rams=rams[name])
+    """The copies of buffers, and the banks of acc, which every unit that computes reads."""
+    config, rams = machine.config, buffer_blocks(machine)
+    found = {copy.part: _copy(config, copy, rams[copy.part]) for copy in buffer_copies(machine)}
     width, beats = config.buffers["acc"].entry_bits, config.vector_beats
+    readers = len(machine.structure.of_kind(Kind.VECTOR))
     found["acc"] = CorePart(
-        {"one": 1.0, "bits": width, "part": width // beats * (2 * beats - 1),
+        {"one": 1.0, "bits": width, "part": readers * (width // beats * (2 * beats - 1)),
          "address": 2 * beats * _log(config.bank_depth)},
-        {"one": 1.0, "groups": -(-config.lanes // GROUP)}, block_rams=rams["acc"])
+        {"one": 1.0, "groups": readers * -(-config.lanes // GROUP)}, block_rams=rams["acc"])
     return found
+
+
+def _copy(config: AccelConfig, copy: BufferCopy, rams: int) -> CorePart:
+    """A copy of a buffer: the bits between which its reads select, and its writes."""
+    written = config.written_bytes(copy.buffer)
+    read = copy.seen.entry_bytes
+    if copy.like == "out":
+        written, read = read, config.bus_bytes
+    if copy.like == "tab":
+        read = 1
+    row = max(written, read)
+    chosen = 8 * read * (row // read - 1) * copy.ports
+    masks = (row // written if copy.like == "out" else row) * (row > written) * copy.ports
+    return CorePart({"chosen": chosen, "masks": masks, "one": 1.0},
+                    {"select": copy.ports * 2 * _log(row // read)}, block_rams=rams,
+                    like="" if copy.part == copy.like else copy.like)
 
 
 def _queues(machine: Machine) -> dict[str, CorePart]:
@@ -253,9 +286,9 @@ def _queues(machine: Machine) -> dict[str, CorePart]:
             for unit in queue_blocks(machine)}
 
 
-def _addresses(config: AccelConfig) -> int:
+def _addresses(config: AccelConfig, unit: Unit) -> int:
     """Bits of an iteration's addresses that some buffer has."""
-    operands = (("acc", "out"), ("acc", "res"), ("acc", "res", "par", "tab"))
+    operands = (unit.writes, unit.at("a"), (*unit.at("b"), *unit.at("table")))
     return sum(max(_log(config.buffers[name].depth) for name in names) for names in operands)
 
 
@@ -274,10 +307,10 @@ def _parameter_bits(machine: Machine, planned: DatapathPlan) -> int:
     return sum({node.attr[0]: node.interval.width for node in own}.values())
 
 
-def _loaded_bits(config: AccelConfig) -> int:
+def _loaded_bits(machine: Machine) -> int:
     """Bits of the byte address in the largest buffer that load writes."""
-    return max(_log(getattr(config, f"{name}_bytes"))
-               for name in ("inp", "wgt", "res", "par", "tab"))
+    return max(_log(machine.config.bytes_of(name))
+               for name in machine.structure.unit("load").writes)
 
 
 def _log(number: int) -> int:

@@ -17,8 +17,10 @@ from accel.machine.intrinsics import TABLE
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import ACCESSES, Run
+from accel.machine.structure import Kind, Unit
 from accel.machine.words import column
 from compiler.errors import Error
+from compiler.tensorize import Intrinsic
 
 
 class AccessError(Error):
@@ -42,11 +44,13 @@ class AccessProfile:
         ``load.chunks``, ``store.chunks`` : steps that write a buffer, or read one.
         ``BUFFER.read``, ``BUFFER.write`` : accesses of one port of a buffer, each as wide as the
             port: inp and wgt are read an entry at a time, res, par, acc and out are taken in parts
-            by vector, loads write and stores read chunks. acc tells gemm's from vector's:
+            by vector, loads write and stores read chunks. acc tells units from each other:
             ``acc.gemm_read``, ``acc.vector_read``, and so on.
         ``tab.read`` : lookups of one lane each.
         ``gemm.NAME``, ``vector.NAME`` : iterations of a body; of vector, parts of an entry.
         ``gemm.folds``, ``vector.folds`` : of these, those that were combined with acc.
+
+    Units and buffers are called by their roles; a second unit of vector has counts of its own.
     """
 
     layers: tuple[str, ...]
@@ -103,8 +107,9 @@ class _LayerCounter:
         self._dma("store", "read")
         for body in self._machine.of_unit("gemm"):
             self._gemm(body)
-        for body in self._machine.of_unit("vector"):
-            self._vector(body)
+        for unit in self._machine.structure.of_kind(Kind.VECTOR):
+            for body in self._machine.of_unit(unit.name):
+                self._vector(unit, body)
         return self._result
 
     def _add(self, key: str, values: np.ndarray) -> None:
@@ -124,7 +129,7 @@ class _LayerCounter:
             name = self._machine.structure.buffer_names[code]
             self._add(f"{name}.{access}", self._of["chunks"] * (here & (buffer == code)))
 
-    def _gemm(self, body) -> None:
+    def _gemm(self, body: Intrinsic) -> None:
         here = self._named(body.name)
         iterations, folds = (self._of[kind] * here for kind in ("iterations", "folds"))
         self._add(f"gemm.{body.name}", iterations)
@@ -133,19 +138,19 @@ class _LayerCounter:
             self._add(key, iterations)
         self._add("acc.gemm_read", folds)
 
-    def _vector(self, body) -> None:
-        here, machine = self._named(body.name), self._machine
+    def _vector(self, unit: Unit, body: Intrinsic) -> None:
+        here, machine, name = self._named(body.name), self._machine, unit.name
         parts = self._of["iterations"] * here * machine.config.vector_beats
         folds = self._of["folds"] * here * machine.config.vector_beats
-        self._add(f"vector.{body.name}", parts)
-        self._add("vector.folds", folds)
-        self._add("acc.vector_read", self._of["acc"] * here + folds)
-        for buffer in ("res", "par"):
-            self._add(f"{buffer}.read", self._of[buffer] * here)
+        self._add(f"{name}.{body.name}", parts)
+        self._add(f"{name}.folds", folds)
+        self._add(f"acc.{name}_read", self._of["acc"] * here + folds)
+        for kind, buffer in (("res", unit.at("a")[1]), ("par", unit.at("record")[0])):
+            self._add(f"{buffer}.read", self._of[kind] * here)
         to = column(machine.layouts[body.name], self._words, "destination")
-        unit = machine.structure.unit(machine.unit_of(body.name))
         for code, scope in enumerate(unit.writes):
-            self._add("acc.vector_write" if scope == "acc" else f"{scope}.write",
+            self._add(f"acc.{name}_write" if scope == "acc" else f"{scope}.write",
                       parts * (to == code))
         if any(operand.name == TABLE.name for operand in body.operands):
-            self._add("tab.read", parts * plan(machine, "vector").count("lookup"))
+            (table,) = unit.at("table")
+            self._add(f"{table}.read", parts * plan(machine, name).count("lookup"))

@@ -17,7 +17,7 @@ from accel.machine.declare import (IMMEDIATES, TABLE, Declaration, computed_type
                                    unit_of, unit_of_kind, vector_op)
 from accel.machine.matching import term_pattern_of
 from accel.machine.streams import LONGEST, Computes, StreamForm, StreamShape
-from accel.machine.structure import Kind
+from accel.machine.structure import Kind, Structure
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM, add_scaled, requantize
 from compiler.te import Axis, Expr, Var
@@ -192,8 +192,22 @@ def instructions(inp: str = "int8", wgt: str = "int8", stored: str = "int8",
 def also_on(unit: str, declarations: tuple[Declaration, ...]) -> tuple[Declaration, ...]:
     """The instructions of vector among some, declared once more for another unit of that kind, and
     for its buffers: ``add`` as ``add_vector2`` for the unit vector2."""
-    return tuple(Declaration(f"{one.name}_{unit}", unit, partial(_elsewhere, one, unit))
-                 for one in declarations if one.unit == Kind.VECTOR)
+    return tuple(_again(one, unit) for one in declarations if one.unit == Kind.VECTOR)
+
+
+def on_each_vector(structure: Structure, declarations: tuple[Declaration, ...]
+                   ) -> tuple[Declaration, ...]:
+    """The instructions of units that a structure has, among some; of a further unit of vector that
+    has none, all those of the first one once more."""
+    kept = tuple(one for one in declarations if structure.kind(structure.meant(one.unit)))
+    first, *others = (unit.name for unit in structure.of_kind(Kind.VECTOR))
+    known = {structure.meant(one.unit) for one in kept}
+    mine = [one for one in kept if structure.meant(one.unit) == first]
+    return kept + tuple(_again(one, unit) for unit in others if unit not in known for one in mine)
+
+
+def _again(declaration: Declaration, unit: str) -> Declaration:
+    return Declaration(f"{declaration.name}_{unit}", unit, partial(_elsewhere, declaration, unit))
 
 
 def _elsewhere(declaration: Declaration, unit: str, config: AccelConfig) -> tuple[Intrinsic, ...]:

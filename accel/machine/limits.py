@@ -38,10 +38,10 @@ class FieldLimits:
 
     @property
     def range(self) -> str:
-        """The extremes in words: ``from 2 to 64``, ``at most 16``."""
+        """The extremes in words: ``from 2 to 64``, ``at least 4``."""
         if self.most is None:
             return f"at least {self.least}"
-        return f"at most {self.most}" if self.least == 1 else f"from {self.least} to {self.most}"
+        return f"from {self.least} to {self.most}"
 
 
 def limited(meaning: str, unit: str, costs: str, *, default: Any = MISSING, **limits: Any) -> Any:

@@ -305,6 +305,33 @@ class Structure:
         return Structure((*units, Unit(unit, Kind.VECTOR, ports)),
                          (*self.buffers, replace(self.buffer(roles.out), name=results)))
 
+    def with_vectors(self, count: int) -> "Structure":
+        """This structure with so many units of vector: further ones as `with_vector` adds them, or
+        without the last ones and the buffers of these alone. Raises StructureError for less than
+        one."""
+        vectors = self.of_kind(Kind.VECTOR)
+        if count < 1:
+            raise StructureError(f"Units of vector must be at least 1, not {count}: results of "
+                                 f"products leave through one")
+        if count > len(vectors):
+            roles, number = self.roles, len(vectors) + 1
+            names = [self._free(f"{role}{number}") for role in (roles.vector, roles.out)]
+            return self.with_vector(*names).with_vectors(count)
+        if count == len(vectors):
+            return self
+        left = [unit for unit in self.units if unit not in vectors[count:]]
+        used = {name for unit in left if not unit.kind.moves for name in unit.buffers}
+        return Structure(
+            tuple(replace(unit, ports=tuple(port for port in unit.ports if port.buffer in used))
+                  for unit in left),
+            tuple(buffer for buffer in self.buffers if buffer.name in used))
+
+    def _free(self, name: str) -> str:
+        """The name, or one like it that no unit or buffer has."""
+        while name in (*self.names, *self.buffer_names):
+            name += "b"
+        return name
+
     def with_stream(self, unit: str, ports: Sequence[tuple[str, str]],
                     buffers: Sequence[BufferRecord] = ()) -> "Structure":
         """This structure with one more stream unit, whose ports are pairs of an operand and a
@@ -495,6 +522,10 @@ def _between(structure: Structure, buffer: BufferRecord) -> Iterator[str]:
         yield f"Buffer {name} must have a unit that writes it: nothing would be in it"
     if not isinstance(buffer.packed, bool):
         yield f"Packed of buffer {name} must be true or false, not {buffer.packed!r}"
+    elif buffer.packed and not any(unit.kind is Kind.GEMM and name in unit.at("b")
+                                   for unit in users):
+        yield (f"Packed of buffer {name} must be false: only weights of gemm, its operand b, have "
+               f"fewer bits in memory")
     if not readers and buffer.banks == 1:
         yield f"Buffer {name} must have a unit that reads it: it would be of no use"
     if buffer.banks not in (1, 2):

@@ -26,6 +26,7 @@ from accel.mapping.schedules import Tiles, cost_of, fits, schedule, shape_of, ti
 from accel.mapping.selecting.row_selection import is_row_function
 from accel.mapping.selecting.selection import is_elementwise
 from accel.mapping.selecting.sums import require_sums, weight_of
+from accel.mapping.spreading import sharers
 from compiler.graph.graph import Graph, Node
 from compiler.ops.records.planes import are_planes
 from compiler.ir import Tensorized, walk_stmts
@@ -150,7 +151,14 @@ def _layers(node: Node, graph: Graph, known: Forms, machine: Machine) -> tuple[M
         layers = tuple(map(_told, _packed(_in_form(node, graph, known, machine, blocks), machine)))
     else:
         layers = _packed(LAYERS[node.op](node, graph, known, blocks), machine)
-    return tuple(_reduced(layer, machine) for layer in layers)
+    return tuple(_shared(_reduced(layer, machine), machine) for layer in layers)
+
+
+def _shared(layer: MappedLayer, machine: Machine) -> MappedLayer:
+    """The layer with the number of units of vector that take its tiles in turn."""
+    count = sharers(machine)
+    return layer if count == 1 else replace(layer, operator=replace(
+        layer.operator, sharers=count))
 
 
 def _in_form(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: Blocks

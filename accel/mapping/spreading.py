@@ -1,13 +1,35 @@
 """Tiles in turn for each unit of vector, on machines with several."""
 
+from collections.abc import Mapping
+from functools import cache
+
 import numpy as np
 
 from accel.machine.machine import Machine
 from accel.machine.program import Stream
 from accel.machine.structure import Kind, Unit
+from accel.machine.words import column
 from accel.proof.access import Touch, touches
 from accel.proof.batches import Batches
 from compiler.tensorize import Intrinsic, Operand
+
+
+@cache
+def sharers(machine: Machine) -> int:
+    """Units of vector that have every instruction of the first one, itself included: tiles of any
+    layer may be given to them in turn."""
+    first, *others = machine.structure.of_kind(Kind.VECTOR)
+    return 1 + sum(len(_twins(machine, first, other)) == len(machine.of_unit(first.name))
+                   for other in others)
+
+
+@cache
+def twins(machine: Machine) -> Mapping[str, str]:
+    """The instructions of further units of vector that compute what one of the first unit does,
+    each with the name of that one."""
+    first, *others = machine.structure.of_kind(Kind.VECTOR)
+    return {machine.names[other]: machine.names[code] for unit in others
+            for code, other in _twins(machine, first, unit).items()}
 
 
 def spread(machine: Machine, stream: Stream) -> Stream:
@@ -27,12 +49,13 @@ def spread(machine: Machine, stream: Stream) -> Stream:
     of_first = units == names.index(first.name)
     parts = _parts(batches, np.flatnonzero(of_first | (units == names.index(store))), tiles)
     words, known = stream.words.copy(), [_twins(machine, first, other) for other in others]
-    field = dict(machine.formats[store])["buffer"]
+    layout = machine.formats[store]
+    field, of_out = dict(layout)["buffer"], machine.structure.buffer_names.index(first.writes[1])
+    leaving = (units == names.index(store)) & (column(layout, words, "buffer") == of_out)
     for turn, part in enumerate(dict.fromkeys(parts)):
         number = turn % (len(others) + 1) - 1
         here = np.isin(tiles, np.flatnonzero(parts == part))
-        computed, stored = (np.flatnonzero(here & some) for some in (
-            of_first, units == names.index(store)))
+        computed, stored = (np.flatnonzero(here & some) for some in (of_first, leaving))
         if number < 0 or any(code not in known[number] for code in opcodes[computed].tolist()):
             continue
         words[computed, 0] = [known[number][code] for code in opcodes[computed].tolist()]

@@ -9,7 +9,6 @@ from accel.datapath.dataflow import PlanError
 from accel.machine.dram import Dram
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.machine.structure import Kind
 from accel.figures.work import Work
 from accel.mapping.bounds import bound_of
 from accel.mapping.builders.layer import MappedLayer
@@ -284,10 +283,9 @@ class AccelTarget:
     def _work(self, layer: MappedLayer) -> Work:
         """The work of a layer, and its bound with the fastest memory: whatever the memory behind
         the machine is, it is no greater. A machine without a datapath, as some have that only the
-        functional simulator runs, has no bounds; nor has one with several units of vector, or a
-        layer of a stream unit.
+        functional simulator runs, has no bounds; nor has a layer of a stream unit.
         """
-        if layer.operator.stream or len(self.machine.structure.of_kind(Kind.VECTOR)) > 1:
+        if layer.operator.stream:
             return work_of(layer)
         try:
             bound = bound_of(self.machine, layer, self.threads, Dram(latency=0))

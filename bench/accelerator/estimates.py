@@ -19,7 +19,8 @@ from amaranth.back import rtlil
 
 from accel.estimates import clock, model
 from accel.estimates.memories import shallow_blocks
-from accel.estimates.runs import DATA, MachineSpec, Routing, Synthesis, append, routings, syntheses
+from accel.estimates.runs import (DATA, EXAMPLES, MachineSpec, Routing, Synthesis, append, routings,
+                                  syntheses)
 from accel.hw.core.commands import CommandQueue
 from accel.hw.core.fetch import Fetch
 from accel.hw.compute.gemm import Gemm
@@ -28,6 +29,7 @@ from accel.hw.parts import ECP5
 from accel.hw.moving.store import Store
 from accel.hw.vector import Vector
 from accel.machine.config import ConfigError, preset
+from accel.machine.loading import load_machine
 from bench.frame import Bench, Sheet
 from bench.inputs.drawn import drawn, specs
 from bench.support.estimate_errors import PAGE, figures, judge as judged, taken, written
@@ -47,6 +49,9 @@ ALONE = (
       for depth in (8, 32)),
     *((drawn(number), "load") for number in (6, 38, 14)))
 """Machines of which a unit is made by itself."""
+
+STRUCTURES = ("two_vectors.py",)
+"""Files of ``examples/machines`` with units of their own, which are held back, too."""
 
 BENCH = Bench(__file__, __doc__, "ecp5-1x2x2")
 BENCH.option("--count", type=int, default=1, help="runs")
@@ -143,6 +148,8 @@ def wanted() -> Iterator[tuple[MachineSpec, bool, str]]:
     """Runs of yosys: machines, whether they are held back, and the unit or a core."""
     drawn_ones = list(specs())
     held = [(spec, True, "") for spec, held_back in drawn_ones if held_back]
+    held += [(MachineSpec(load_machine(EXAMPLES / name).config.values(), name), True, "")
+             for name in STRUCTURES]
     alone = [(spec, False, unit) for spec, unit in ALONE]
     for group in zip_longest(alone, held):
         yield from (run for run in group if run)

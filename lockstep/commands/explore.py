@@ -30,7 +30,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--vary", action="append", default=[], metavar="FIELD=A,B,C",
         help="a field of the machine's TOML file, of its memory (memory.latency) or a buffer (wgt) "
              "with its values: numbers, 32k, or half, same, double and so on of the base's; "
-             "machine=M,M varies whole machines (repeatable)")
+             "units=1,2 the units of vector; machine=M,M varies whole machines (repeatable)")
     add("--space", type=input_file, metavar="FILE.toml", help="the same as a table [vary]")
     add("--add", action="append", type=machine_name, default=[], metavar="FILE.py",
         help="instructions that each machine may have or not: those of this machine (repeatable)")

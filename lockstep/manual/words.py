@@ -18,7 +18,7 @@ MEANINGS: Mapping[str, str] = {
     "opcode": "which instruction it is",
     "waits": "units from which it takes a token before it starts; bit i: unit i of",
     "signals": "units that get a token when it retires; bits as in waits",
-    "banks": "banks of acc that it touches and holds; bit i is bank i",
+    "banks": "banks that it touches and holds, bit i is bank i, of",
     "reset": "1: iterations that begin a reduction assign, they do not accumulate",
     "a_source": "where a is",
     "entries": "of the table: 2^entries, from base.b on",
@@ -63,7 +63,8 @@ class WordField:
     minus_one : stored minus one, so that no code is illegal.
     codes : what the numbers 0, 1, ... stand for; empty where it is a number.
     count, stride : the loops that have it, and bits from one loop to the next.
-    units : the units that the bits of a mask stand for; empty where it is none.
+    units : the units that the bits of a mask stand for, or the buffer of which they do; empty where
+        it is none.
     """
 
     path: str
@@ -99,8 +100,9 @@ def fields_of(layout: data.Layout, machine: Machine | None = None,
     the names that they have in words of a unit of the machine; without, the shipped ones."""
     structure = SHIPPED_STRUCTURE if machine is None else machine.structure
     codes = CODES if machine is None else codes_of(structure, unit)
+    masked = {"waits": structure.names, "banks": (structure.roles.acc,)}
     return [replace(field, codes=tuple(codes.get(field.path, ())),
-                    units=structure.names if field.path == "waits" else ())
+                    units=masked.get(field.path, ()))
             for field in _fields(layout)]
 
 

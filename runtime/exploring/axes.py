@@ -7,6 +7,8 @@
     relative,
 ``memory.latency=16,64``, ``timing.ahead=8,16``
     a field of the table ``[memory]``, or of ``[timing]``, the hardware's latencies and depths,
+``units=1,2``
+    units of vector, each with the instructions of the first and a buffer for its results,
 ``machine=pynq-1x16x16,int16.py``
     whole machines, whose other fields are then varied: so instructions and data types vary,
 ``effort=0,1,2``
@@ -21,6 +23,7 @@ from typing import Any
 
 from accel.machine.config import BUFFERS, ELEMENTS, AccelConfig
 from accel.machine.dram import Dram
+from accel.machine.structure import Kind
 from accel.machine.timing import CoreTiming
 from accel.mapping.plans.search import EFFORTS
 from compiler.errors import RequestError
@@ -31,6 +34,9 @@ RELATIVE = {"eighth": 1 / 8, "quarter": 1 / 4, "half": 1 / 2, "same": 1.0, "doub
 
 MACHINE_AXIS = "machine"
 """The axis whose options are whole machines."""
+
+UNITS_AXIS = "units"
+"""The axis of the number of units of vector."""
 
 EFFORT_AXIS = "effort"
 """The axis of efforts for mappings, which the machine does not depend on."""
@@ -129,25 +135,35 @@ def _field(name: str) -> str:
     if name in _FOLLOWING:
         raise AxisError(f"{name} cannot be varied alone: it follows from the declared "
                         f"instructions; vary {MACHINE_AXIS}=FILE.py,... instead")
-    if field not in known and field not in (MACHINE_AXIS, EFFORT_AXIS):
+    if field not in known and field not in (MACHINE_AXIS, UNITS_AXIS, EFFORT_AXIS):
         raise AxisError(f"What is varied must be one of {', '.join((*known, *BUFFERS))}, "
-                        f"{MACHINE_AXIS} or {EFFORT_AXIS}, not {name!r}")
+                        f"{UNITS_AXIS}, {MACHINE_AXIS} or {EFFORT_AXIS}, not {name!r}")
     return field
 
 
 def changed_config(config: AccelConfig, values: Mapping[str, str]) -> AccelConfig:
-    """The configuration with these fields changed. Raises ConfigError for what cannot be built, and
-    AxisError for a relative value that is no whole number.
+    """The configuration with these fields changed. Raises ConfigError or StructureError for what
+    cannot be built, and AxisError for a relative value that is no whole number.
     """
     own: dict[str, Any] = {}
     for name, text in values.items():
         table, _, field = name.rpartition(".")
-        value = _value(name, text, getattr(getattr(config, table) if table else config, field))
-        if table:
+        value = _value(name, text, field_of(config, name))
+        if name == UNITS_AXIS:
+            own["structure"] = config.structure.with_vectors(value)
+        elif table:
             own[table] = {**own.get(table, getattr(config, table).options), field: value}
         else:
             own[name] = value
     return replace(config, **own)
+
+
+def field_of(config: AccelConfig, name: str) -> Any:
+    """The value of what may be varied in a configuration."""
+    if name == UNITS_AXIS:
+        return len(config.structure.of_kind(Kind.VECTOR))
+    table, _, field = name.rpartition(".")
+    return getattr(getattr(config, table) if table else config, field)
 
 
 def _value(name: str, text: str, base: Any) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 from accel.estimates.technology import technology_of
 from accel.figures.layers import LayerRow
 from accel.machine.config import AccelConfig
-from accel.machine.intrinsics import SHIPPED
+from accel.machine.intrinsics import SHIPPED, on_each_vector
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.mapping.quantizing import ACTIVATION_BITS
@@ -253,7 +253,8 @@ def machine_of(toml: str, sources: Sequence[str], expected: str) -> Machine:
         other = load_machine(source)
         declarations += tuple(one for one in other.declarations
                               if one.name in other.own and one.name not in known)
-    machine = Machine(AccelConfig(**tomllib.loads(toml)), declarations)
+    config = AccelConfig(**tomllib.loads(toml))
+    machine = Machine(config, on_each_vector(config.structure, declarations))
     if machine.hash != expected:
         raise ArgumentError(f"The machine is another one here: its hash is {machine.hash[:12]}, "
                             f"not {expected[:12]}")

@@ -7,17 +7,18 @@ from typing import Any
 
 from numpy.random import Generator
 
-from accel.machine.intrinsics import SHIPPED, Declaration
+from accel.machine.intrinsics import SHIPPED, Declaration, on_each_vector
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
+from accel.machine.structure import Kind
 from compiler.errors import Error
 from compiler.lazy import cached_property
 from compiler.native import digest
 from compiler.plans import Task
 from compiler.tune.chooser import PointChooser
 from compiler.tune.space import Candidate, Point, PointRefused
-from runtime.exploring.axes import (EFFORT_AXIS, MACHINE_AXIS, VariedAxis, AxisError,
-                                    changed_config)
+from runtime.exploring.axes import (EFFORT_AXIS, MACHINE_AXIS, UNITS_AXIS, AxisError, VariedAxis,
+                                    changed_config, field_of)
 
 WITHOUT, WITH = "without", "with"
 
@@ -135,7 +136,7 @@ class MachineSpace:
                 found.append(float(point.choices.get(axis.name) == WITH))
             else:
                 found.append(_coordinate(point.effort if axis.name == EFFORT_AXIS
-                                         else _field_of(point.machine, axis.name)))
+                                         else field_of(point.machine.config, axis.name)))
         return tuple(found)
 
     def point(self, choices: Mapping[str, str]) -> ExploredPoint | str:
@@ -182,16 +183,19 @@ class MachineSpace:
                 declarations += tuple(d for d in one.declarations if d.name not in known)
                 sources += (one.source,)
         config = changed_config(machine.config, changed) if changed else machine.config
-        return ExploredPoint(Machine(config, declarations), dict(choices), sources,
+        declared = on_each_vector(config.structure, declarations)
+        return ExploredPoint(Machine(config, declared), dict(choices), sources,
                              int(choices.get(EFFORT_AXIS, "0")))
 
     def geometry(self, point: ExploredPoint) -> dict[str, Any]:
-        """All fields of the machine in plain data, but its name."""
+        """All fields of the machine in plain data, but its name; of its units and buffers the
+        number of units of vector."""
         values = point.machine.config.values()
         tables = {f"{table}.{name}": value for table in ("memory", "timing") for name, value in
                   asdict(getattr(point.machine.config, table)).items()}
         return {name: value for name, value in values.items()
-                if name not in ("name", "memory", "timing")} | tables
+                if name not in ("name", "memory", "timing", "structure")} | tables | {
+                    UNITS_AXIS: field_of(point.machine.config, UNITS_AXIS)}
 
     def differences(self, point: ExploredPoint) -> dict[str, list[Any]]:
         """Fields in which the point differs from the base, each with both values; names of
@@ -199,8 +203,7 @@ class MachineSpace:
         """
         here, there = (self.geometry(one) for one in (self.base, point))
         found = {name: [here[name], there[name]] for name in here if here[name] != there[name]}
-        ours, theirs = ([one.name for one in machine.declarations]
-                        for machine in (self.base.machine, point.machine))
+        ours, theirs = (_instructions(one.machine) for one in (self.base, point))
         more = [name for name in theirs if name not in ours]
         less = [name for name in ours if name not in theirs]
         if more or less:
@@ -209,9 +212,10 @@ class MachineSpace:
                         if point.effort != self.base.effort else {})
 
 
-def _field_of(machine: Machine, name: str) -> Any:
-    owner, _, inner = name.rpartition(".")
-    return getattr(getattr(machine.config, owner) if owner else machine.config, inner)
+def _instructions(machine: Machine) -> list[str]:
+    """The names of the instructions, but those of further units of vector."""
+    further = {unit.name for unit in machine.structure.of_kind(Kind.VECTOR)[1:]}
+    return [one.name for one in machine.declarations if one.unit not in further]
 
 
 def _coordinate(value: Any) -> float:

@@ -36,7 +36,7 @@ def test_what_the_page_says_is_what_the_constructor_holds() -> None:
 
 
 @pytest.mark.parametrize(("limits", "value", "rule"), [
-    ({"least": 2, "most": 64}, 1, "from 2 to 64"), ({"most": 16}, 17, "at most 16"),
+    ({"least": 2, "most": 64}, 1, "from 2 to 64"), ({"most": 16}, 17, "from 1 to 16"),
     ({"is_power_of_two": True, "most": 16}, 3, "a power of two"), ({}, 1 << 40, ""),
     ({"least": 5}, 4, "at least 5"), ({"least": 2, "most": 64}, 64, ""),
 ])

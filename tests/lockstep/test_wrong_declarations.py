@@ -207,7 +207,7 @@ TOML = {
     "a bus too narrow": (geometry(bus_bytes=2), "bus_bytes must be from 4 to 64, not 2"),
     "more beats than lanes": (geometry(vector_beats=8), "vector_beats must be at most the 4 lanes"),
     "another element": (geometry(operand='"int4"'), "operand must be int8"),
-    "deep stages": (geometry(stage_depth=9), "stage_depth must be at most 8, not 9"),
+    "deep stages": (geometry(stage_depth=9), "stage_depth must be from 1 to 8, not 9"),
 }
 
 

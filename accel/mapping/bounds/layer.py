@@ -17,7 +17,7 @@ from accel.mapping.bounds.tilings import fitting, listed
 from accel.mapping.bounds.traffic import LayerFacts, Traffic
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.lowering import LoweringError
-from accel.mapping.schedules import Tiles
+from accel.mapping.schedules import Tiles, most_threads
 from accel.mapping.schedules.cost import Number
 
 START = 12
@@ -47,13 +47,12 @@ END = 14
 
 def bound_of(machine: Machine, layer: MappedLayer, threads: int = 2,
              memory: Dram | None = None) -> Bound:
-    """The bound of a layer on a machine, with up to so many virtual threads, behind its memory or
-    another. Raises LoweringError
-    where no tile fits.
+    """The bound of a layer on a machine, with up to so many virtual threads for a unit, behind its
+    memory or another. Raises LoweringError where no tile fits.
     """
     facts = LayerFacts(machine, layer, memory)
     cycles, traffic = list[int](), list[Traffic]()
-    for count in range(1, threads + 1):
+    for count in range(1, most_threads(facts.shape, threads) + 1):
         tiles = fitting(machine.config, facts.shape, count)
         if tiles.rows.size:
             traffic.append(Traffic(facts, tiles))
@@ -145,7 +144,7 @@ class _Times:
     def _vector(self) -> tuple[list[np.ndarray], np.ndarray]:
         """Bounds as `_gemm` has them, where vector alone computes."""
         facts, traffic = self.facts, self.traffic
-        folded = sum(facts.folded.values()) * self.beats or facts.lanes
+        folded = sum(facts.folded.values()) * self.beats or facts.work
         height, width = traffic.last_piece
         last = traffic.last * self.beats * (height * width if facts.folded else 1)
         turns = self._in_turns(traffic.waited + folded + traffic.turns * (self.load + self.vector),
@@ -161,11 +160,11 @@ class _Times:
         return (whole + (self.threads - 1) * ends) / self.threads
 
     def _results(self) -> np.ndarray:
-        """Results leave out before vector writes there again."""
+        """Results leave out before vector writes there again; each unit has a buffer for them."""
         facts = self.facts
         chain = (facts.positions * self.beats + facts.stored / facts.rate
                  + self.traffic.count * (self.vector + self.store))
-        return self.begin + self.load + self._in_turns(chain, 0) - NEXT + END
+        return self.begin + self.load + self._in_turns(chain, 0) / facts.units - NEXT + END
 
     def _moves(self, after_loads: Number) -> list[np.ndarray]:
         """Bounds by the bus, and by load: before its last step come all but the last instructions

@@ -11,6 +11,7 @@ from accel.datapath.plan import plan
 from accel.machine.dram import Dram
 from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import Machine
+from accel.machine.structure import Kind
 from accel.mapping.bounds.tilings import Many
 from accel.mapping.bounds.windows import (LoadedSource, Packed, WindowLine, computed_weights,
                                           packed_source, source_of)
@@ -33,7 +34,7 @@ class LayerFacts:
     products : block products of gemm.
     positions : entries of the result.
     folded : entries that vector makes on the way to it, by stage, one for each term of a sum.
-    lanes : cycles of vector.
+    work : cycles of vector; `lanes` of one of its `units`, if all work on it alike.
     stored : bytes of the result in memory; `partial` where blocks of it are cut.
     weights : bytes of the weights that one image reads; `weight_steps` of load for these.
     waits : cycles that load stands, in each `bursts` of these steps, until bursts are over.
@@ -57,7 +58,10 @@ class LayerFacts:
                        if not (shape.weighted and role == "acc")}
         # Without others, the last stage reads all inputs from res, one in a cycle.
         reads = 1 if operator.accumulators else max(1, len(operator.inputs))
-        self.lanes = (self.positions * reads + sum(self.folded.values())) * config.vector_beats
+        self.work = (self.positions * reads + sum(self.folded.values())) * config.vector_beats
+        vectors = machine.structure.of_kind(Kind.VECTOR)
+        self.units = len(vectors)
+        self.lanes = -(-self.work // self.units)
         self.stored, self.partial = self._stored(), bool(layer.bounds)
         self.latency = memory.latency
         self.weights, step, apart = self._weights() if shape.weighted else (0, 0, 0)
@@ -70,7 +74,8 @@ class LayerFacts:
         rate = memory.bytes_per_cycle
         self.rate = config.bus_bytes if rate is None else min(config.bus_bytes, rate)
         self.word = WORD_BYTES / self.rate - (rate is not None)     # a beat may be there at once
-        self.gemm, self.vector = (plan(machine, unit).write_cycles for unit in ("gemm", "vector"))
+        self.gemm = plan(machine, Kind.GEMM).write_cycles
+        self.vector = min(plan(machine, unit.name).write_cycles for unit in vectors)
 
     def _terms(self, role: str) -> int:
         """The terms of a stage's sums for each entry; lanes are summed at once."""

@@ -237,6 +237,7 @@ class BlockedOperator:
     totals : inputs, and steps on the way, that one total alone reads, with its role: where no whole
         row fits, or rows lie across lanes.
     across : of rows across lanes, how many elements of an entry lie together in memory; else 0.
+    sharers : units of vector that take tiles in turn.
     stream : the instruction of a stream unit that computes whole rows.
     """
 
@@ -253,6 +254,7 @@ class BlockedOperator:
     rows: bool = False
     totals: Mapping[str, str] = field(default_factory=dict)
     across: int = 0
+    sharers: int = 1
     stream: Streamed | None = None
 
     @property

@@ -16,8 +16,8 @@ from accel.mapping.operators.blocked import BlockedOperator
 from accel.mapping.plans.interleave import halves
 from accel.mapping.plans.text import (NEXT, layer_task, pair_of, pair_task, pair_text, tiles_from,
                                       tiles_text)
-from accel.mapping.schedules import (Cost, Tiles, choose_together, cost_of, cost_together, ranked,
-                                     ranked_together, shape_of, tiles_of)
+from accel.mapping.schedules import (Cost, Tiles, choose_together, cost_of, cost_together,
+                                     most_threads, ranked, ranked_together, shape_of, tiles_of)
 from compiler.plans import OWN, PlanRefused, Plans, replayed
 
 KEPT = 4096
@@ -87,8 +87,10 @@ class Choices:
             return _once(("ranked", self.machine.hash, shape, threads, most),
                          lambda: ranked(self.machine.config, shape, threads, most))
 
+        own = range(self.threads, 0, -1)
+        counts = dict.fromkeys((most_threads(shape_of(layer.operator), self.threads), *own))
         return [(self.part(layer, {}, tiles, threads),)
-                for threads in range(self.threads, 0, -1) for tiles in found(threads)]
+                for threads in counts for tiles in found(threads)]
 
     def pairs(self, first: MappedLayer, second: MappedLayer, most: int) -> list[Group]:
         """Two layers at the same time, in the ways that the formula ranks first; none where they
@@ -114,8 +116,9 @@ class Choices:
             if len(mine) < count:
                 raise PlanRefused(f"Plan of {len(layers)} layers must not have more, as {text!r}")
             if count == 1:
-                tiles, threads = tiles_from(plan, config, shape_of(mine[0].operator), self.threads,
-                                            {})
+                shape = shape_of(mine[0].operator)
+                tiles, threads = tiles_from(plan, config, shape,
+                                            most_threads(shape, self.threads), {})
                 groups.append((self.part(mine[0], {}, tiles, threads),))
                 continue
             first, second = mine
@@ -159,8 +162,9 @@ class Choices:
             return self.cheapest(operator)
 
         def made(plan: str | None) -> tuple[Tiles, int]:
+            shape = shape_of(operator)
             return self.cheapest(operator) if plan is None else tiles_from(
-                plan, self.machine.config, shape_of(operator), self.threads, {})
+                plan, self.machine.config, shape, most_threads(shape, self.threads), {})
 
         return replayed(self.plans, layer_task(self.machine.hash, operator, self.threads),
                         lambda: tiles_text(*self.cheapest(operator)), made)

@@ -6,4 +6,4 @@ from .layers import schedule, tiles_of
 from .ranking import (all_that_fit, choose_together, fits, follows, misfit, near, ranked,
                       ranked_together)
 from .shared import NamedProgram, prefix_of, require_instructions, scheduled
-from .tiles import Shape, Tiles, next_larger, shape_of
+from .tiles import Shape, Tiles, most_threads, next_larger, shape_of

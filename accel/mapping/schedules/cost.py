@@ -22,6 +22,8 @@ class Cost:
     is stationary is loaded `turns` times, in `kept` cycles. Tiles at the edges may be smaller:
     `filled` is the part of all tiles that there is. Nothing overlaps `ends`. A second layer comes
     in `batches` of tiles, for which the bus moves for `batch` cycles and the array waits `pause`.
+    Where units share the tiles, each takes at least `held`: a copy of its buffers is taken from the
+    load to the last result, and there is one for each virtual thread.
     """
 
     tiles: Number
@@ -37,12 +39,13 @@ class Cost:
     batches: Number = 0
     batch: Number = 0
     pause: Number = 0
+    held: Number = 0
 
     @property
     def cycles(self) -> Number:
         tile, busy = self._tile(self.burst), self._tile(self.burst + self.batch) + self.pause
         often = self.batches / np.maximum(self.tiles, 1)
-        tile = np.maximum(tile + often * (busy - tile), self.lanes)
+        tile = np.maximum(np.maximum(tile + often * (busy - tile), self.lanes), self.held)
         left = np.where(self.steps == 1, tile, self.products) - self.loads - self.burst
         turn = np.maximum(0, self.kept - np.maximum(0, left))
         # A smaller tile takes less time only as far as the next one is loaded in it.

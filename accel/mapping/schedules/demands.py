@@ -91,6 +91,9 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
     ends = pixels / steps + stored + met + lanes + FAR + np.maximum(0, kernel / steps - HIDDEN)
     if not shape.weighted:                                  # vector is what loads wait for
         work, lanes = lanes, 0
+    alone = work + lanes
+    if shape.sharers > 1:
+        work, lanes = _shared(shape, count, work, lanes)
     cost = Cost(
         count, steps, work / steps + TURN,
         np.where(keeps_input, 0, pixels / steps + ISSUE)
@@ -98,10 +101,23 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
         stored + met + ISSUE + np.where(keeps_weights, 0, records), lanes,
         np.where(keeps_input, pixels, 0) + np.where(keeps_weights, kernel + records, 0),
         np.where(keeps_input, images, np.where(keeps_weights, cuts, 0)), filled, ends)
+    if shape.sharers > 1 and not shape.weighted:
+        cost = replace(cost, held=(alone + steps * cost.loads + cost.burst + FAR) / threads)
     if threads > 1:
         return cost
-    apart = cost.traffic + count * (work + lanes + FAR)
+    apart = cost.traffic + count * (alone + FAR)
     return Cost(0, 1, 0, 0, 0, 0, 0, 0, 1, apart)
+
+
+def _shared(shape: Shape, count: Number, work: Number, lanes: Number) -> tuple[Number, Number]:
+    """The cycles of a tile where units of vector take tiles in turn. One that works on sums holds
+    their bank of acc, of which there are two: so two tiles of products take at least as long as
+    gemm and vector take for one, one after the other.
+    """
+    share = _up(count, shape.sharers) / count
+    if not shape.weighted:
+        return work * share, lanes
+    return work, np.maximum(lanes * share, np.where(count > 1, (work + lanes) / 2, lanes))
 
 
 def _rows(config: AccelConfig, shape: Shape, tiles: Tiles, pixel: int) -> tuple[Number, Number]:

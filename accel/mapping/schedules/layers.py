@@ -20,15 +20,17 @@ columns, which then encloses the loop over channels.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from math import prod
 
+from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
 from accel.mapping.lowering import LoweringError
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
-from accel.mapping.schedules.demands import piece_of
+from accel.mapping.schedules.demands import cost_of, piece_of
 from accel.mapping.schedules.ranking import choose
 from accel.mapping.schedules.streams import streamed
-from accel.mapping.schedules.tiles import Tiles, shape_of
+from accel.mapping.schedules.tiles import Shape, Tiles, most_threads, shape_of
 from compiler.ir import Program, loops
 from compiler.schedule import Schedule
 from compiler.schedule.handle import StageSchedule
@@ -40,18 +42,31 @@ from compiler.tensorize import Intrinsic
 def tiles_of(machine: Machine, operator: BlockedOperator, threads: int) -> tuple[Tiles, int]:
     """The cheapest tiles that fit the machine, and how many virtual threads share its buffers:
     `threads`, or fewer where no tile fits so many times. Products and functions of rows come in
-    pieces only where no tile fits otherwise. Refuses a layer of which not even one pixel fits.
+    pieces only where no tile fits otherwise. Units of vector that share tiles may have `threads`
+    each, where that is cheaper. Refuses a layer of which not even one pixel fits.
     """
-    shape = shape_of(operator)
+    shape, config = shape_of(operator), machine.config
     whole = (shape.weighted or shape.numbers) and not shape.across
+    found = _most_that_fit(config, shape, threads, bool(whole))
+    if (most := most_threads(shape, threads)) > threads:
+        with suppress(LoweringError):
+            more = choose(config, shape, most, not whole), most
+            return min(found, more, key=lambda way: cost_of(config, shape, *way).cycles)
+    return found
+
+
+def _most_that_fit(config: AccelConfig, shape: Shape, threads: int, whole: bool
+                   ) -> tuple[Tiles, int]:
+    """The cheapest tiles that fit as many times as any do, up to `threads`; `whole`: in pieces only
+    where no other does."""
     ways = [(cut, count) for cut in (not whole, True)
             for count in range(threads, 0, -1)]
     for cut, count in ways[:-1]:
         try:
-            return choose(machine.config, shape, count, cut), count
+            return choose(config, shape, count, cut), count
         except LoweringError:
             continue
-    return choose(machine.config, shape, 1), 1
+    return choose(config, shape, 1), 1
 
 
 def schedule(machine: Machine, operator: BlockedOperator, tiles: Tiles,
@@ -142,7 +157,8 @@ class LayerSteps:
         several = [name for name in candidates if extents[self._full(name)] > 1]
         if not several:
             return innermost
-        _, thread = self["output"].split(several[-1], self.threads)
+        count = min(self.threads, extents[self._full(several[-1])])
+        _, thread = self["output"].split(several[-1], count)
         self["output"].virtual_thread(thread)
         return thread if self._full(several[-1]) == self._full(innermost) else innermost
 
@@ -292,7 +308,8 @@ class LayerSteps:
         """Puts virtual threads on a loop of a stage. Returns the loop of what each turn loads."""
         if self.threads == 1:
             return loop
-        _, thread = self[role].split(loop, self.threads)
+        count = min(self.threads, self._extents()[self._of(role, loop)])
+        _, thread = self[role].split(loop, count)
         self[role].virtual_thread(thread)
         return thread
 

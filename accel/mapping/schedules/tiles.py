@@ -72,6 +72,7 @@ class Shape:
     residuals: int = field(default=0, repr=False)       # tensors that meet the sums of products
     planes: int = field(default=0, repr=False)          # elements of a sum that is not requantized
     across: int = field(default=0, repr=False)          # of rows across lanes, what lies together
+    sharers: int = field(default=1, repr=False)         # units of vector that take tiles in turn
     row_cycles: int = field(default=0, repr=False)      # of a row by a stream unit, which is whole
     buffers: tuple[str, str, str] = field(default=("res", "out", "tab"), repr=False)
     repeats: bool = field(default=False, repr=False)    # a row of the input is one entry
@@ -101,7 +102,7 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  prod(window.kernel) if "params_taps" in stages else 0, len(operator.numbers),
                  sum(bool(operator[role].reduce_axes) for role in operator.numbers),
                  operator.step, len(operator.residuals), tile.get("s", 0), operator.across,
-                 **_streamed(operator))
+                 operator.sharers, **_streamed(operator))
 
 
 def _streamed(operator: BlockedOperator) -> dict[str, Any]:
@@ -112,6 +113,14 @@ def _streamed(operator: BlockedOperator) -> dict[str, Any]:
     return {"row_cycles": stream.cycles, "repeats": stream.repeats, "buffers": tuple(
         stream.buffers.get(role, name)
         for role, name in zip(("input", "quantized", "table"), usual, strict=True))}
+
+
+def most_threads(shape: Shape, threads: int) -> int:
+    """The virtual threads that a layer may have where `threads` hide the latency of memory: so many
+    for each unit of vector that takes its tiles. Sums of products have two banks, for any number of
+    units.
+    """
+    return threads if shape.weighted or threads == 1 else threads * shape.sharers
 
 
 def smallest(shape: Shape) -> Tiles:

@@ -11,8 +11,8 @@ from accel.mapping.bounds import bound_of
 from accel.mapping.plans.choices import Choices, Group, LayerPart
 from accel.mapping.plans.text import pair_text, tiles_text as plan_text
 from accel.mapping.schedules import (Shape, Tiles, all_that_fit, choose_together, cost_of,
-                                     cost_together, misfit, near, needs_of, next_larger,
-                                     ranked_together, shape_of)
+                                     cost_together, misfit, most_threads, near, needs_of,
+                                     next_larger, ranked_together, shape_of)
 from accel.mapping.texts.layer_words import names_of
 from compiler.texts import Part, PartedText, wrapped
 
@@ -97,9 +97,10 @@ def _larger(machine: Machine, threads: int, part: LayerPart, shape: Shape) -> It
             cycles = cost_of(machine.config, shape, tiles, part.threads).cycles
             reason = f"fits, about {cycles:,} cycles"
         yield f"  with {name}={getattr(tiles, name)}: {reason}"
-    if part.threads < threads:
-        reason = misfit(machine.config, shape, part.tiles, threads, part.room)
-        yield f"  with threads={threads}: {reason or 'fits'}"
+    most = threads if part.room else most_threads(shape, threads)
+    if part.threads < most:
+        reason = misfit(machine.config, shape, part.tiles, most, part.room)
+        yield f"  with threads={most}: {reason or 'fits'}"
 
 
 def _chosen(machine: Machine, threads: int, part: LayerPart) -> Iterator[str]:

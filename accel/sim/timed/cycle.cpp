@@ -347,9 +347,16 @@ public:
         : config_(config), program_(decoded(config)),
           board_(*config.parameters, program_, config.timeline, start, retire, accesses,
                  config.max_cycles),
-          port_(board_, config.memory_bytes, config.dram, accesses), vector_(board_, vector_pace(board_.p)),
+          port_(board_, config.memory_bytes, config.dram, accesses),
           gemm_(board_), floats_(board_, gemm_pace(board_.p)),
-          load_(board_), store_(board_), fetch_(board_, config.base[0]) {}
+          load_(board_), store_(board_), fetch_(board_, config.base[0]) {
+        place(unit::load, load_.front.queue, load_.front.seen);
+        place(unit::store, store_.front.queue, store_.front.seen);
+        for (unsigned k = 0; k < COMPUTING; k++) {
+            issues_[k] = unit::computing[k] == unit::gemm ? &gemm_issue_ : &add_vector(unit::computing[k]);
+            place(unit::computing[k], issues_[k]->queue, issues_[k]->seen);
+        }
+    }
 
     void run(CycleResult &result) {
         board_.wake_all();
@@ -368,11 +375,8 @@ public:
 private:
     void cycle() {
         if (board_.is_due(MEMORY)) port_.step(fetch_, load_, store_);
-        if (board_.is_due(unit::vector)) vector_.step(gemm_issue_.hold());
-        if (board_.is_due(unit::gemm)) {
-            if (board_.p.gemm_hazard) floats_.step(vector_.issue.use.hold | vector_.issue.use.request);
-            else gemm_.step(vector_.issue.use);
-        }
+        for (unsigned k = 0; k < COMPUTING; k++)
+            if (board_.is_due(unit::computing[k])) compute(k);
         if (board_.is_due(unit::load)) {
             load_.step();
             stream();
@@ -382,6 +386,32 @@ private:
         if (fetch_.finishing()) look_around();
         control();
         board_.commit_tokens();
+    }
+
+    void place(unsigned unit, Commands &queue, const Seen &seen) {
+        queues_[unit] = &queue;
+        seen_[unit] = &seen;
+    }
+
+    Issue &add_vector(unsigned unit) {
+        vectors_[unit] = std::make_unique<Paced>(board_, vector_pace(board_.p, unit));
+        return vectors_[unit]->issue;
+    }
+
+    void compute(unsigned k) {
+        if (vectors_[unit::computing[k]]) vectors_[unit::computing[k]]->step(held(k));
+        else if (board_.p.gemm_hazard) floats_.step(held(k));
+        else gemm_.step(held(k));
+    }
+
+    // The banks that a unit cannot have: others hold them, or ask for them and come later in the
+    // list of units, so that they were here before it.
+    uint32_t held(unsigned k) const {
+        uint32_t banks = 0;
+        for (unsigned other = 0; other < k; other++)
+            banks |= issues_[other]->use.hold | issues_[other]->use.request;
+        for (unsigned other = k + 1; other < COMPUTING; other++) banks |= issues_[other]->hold();
+        return banks;
     }
 
     // Beats that load takes one by one are passed over.
@@ -501,17 +531,16 @@ private:
     std::vector<Instruction> program_;
     Board board_;
     Port port_;
-    Paced vector_;
+    std::unique_ptr<Paced> vectors_[UNITS];     // by unit
     Gemm gemm_;
     Paced floats_;                  // in place of `gemm_` where it accumulates floats
     Issue &gemm_issue_ = board_.p.gemm_hazard ? floats_.issue : gemm_.issue;
     Load load_;
     Store store_;
     Fetch fetch_;
-    Commands *const queues_[UNITS] = {&load_.front.queue, &gemm_issue_.queue,
-                                      &vector_.issue.queue, &store_.front.queue};
-    const Seen *const seen_[UNITS] = {&load_.front.seen, &gemm_issue_.seen, &vector_.issue.seen,
-                                      &store_.front.seen};
+    Issue *issues_[COMPUTING];                  // in the order of `unit::computing`
+    Commands *queues_[UNITS];
+    const Seen *seen_[UNITS];
     Error how_ = {};
     uint64_t ending_at_ = NEVER;    // when the run is going to end, as FINISH has retired
     uint64_t ended_at_ = NEVER, stuck_since_ = 0, settled_since_ = NEVER;

@@ -8,13 +8,14 @@ in which nothing can change.
 
 Latencies and depths are those of `accel.machine.timing`, which the hardware reads, too, and those
 of the machine's datapaths (`accel.datapath.plan`); the object is the same for all machines of one
-timing. What remains in C++ are the parts' rules, which are written a second time: that both take
-the same cycles is tested, with each number changed (`tests/accel/sim/timed/test_times.py`).
+timing and one structure, which may have several units of vector. What remains in C++ are the parts'
+rules, which are written a second time: that both take the same cycles is tested, with each number
+changed (`tests/accel/sim/timed/test_times.py`).
 """
 
 import ctypes
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -32,7 +33,8 @@ from accel.machine.layouts import layouts_header, weight_codes
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import ACCESSES, Counters, Run, Status, Timeline
-from accel.machine.structure import FETCH, SHIPPED_STRUCTURE, Kind
+from accel.machine.structure import (FETCH, MOST_BUFFERS, SHIPPED_STRUCTURE, Kind, Roles, Structure,
+                                     Unit)
 from accel.machine.timing import CoreTiming
 from compiler.native import library_of
 from compiler.tensorize import Intrinsic
@@ -41,8 +43,10 @@ from accel.sim.dram import DramTiming, bases, timing
 from accel.sim.meaning.values import simulate as simulate_values
 from . import made_for
 
-SHIPPED = SHIPPED_STRUCTURE
-"""The structure that the model is written for; other names of units and buffers do not matter."""
+KINDS = (Kind.LOAD, Kind.STORE, Kind.GEMM, Kind.VECTOR)
+"""The kinds of units that the model has: one of each, and any number of vector."""
+
+SHIPPED = SHIPPED_STRUCTURE.shape
 
 MAX_CYCLES = 1 << 40
 
@@ -54,24 +58,31 @@ _SOURCES = ("cycle.cpp", "cycle_program.h", "cycle_board.h", "cycle_compute.h", 
 _FLAGS = ("-O3", "-march=native", "-fno-semantic-interposition", "-Wall", "-Wextra",
           "-Wno-parentheses", "-Wno-sign-compare")
 
-_SCALARS = ("bus_bits", "queue_depth", "store_depth", "gemm_depth", "gemm_write", "gemm_hazard",
-            "vector_depth", "vector_write", "vector_fold", "vector_beats", "bank_depth",
-            "weight_codes", "kept_beats")
-"""Parameters of a machine that are one number."""
+_SCALARS = ("bus_bits", "queue_depth", "store_depth", "gemm_hazard", "vector_beats", "bank_depth",
+            "weight_codes", "kept_beats", "buffer_place", "buffer_bits")
+"""Parameters of a machine that are one number; the last two say where words of load and store have
+the code of a buffer."""
+
+_BY_CODE = ("size", "depth", "opened", "write", "fold")
+"""Those with a number for each buffer, or for each unit that computes, by its code: bytes and
+entries; instructions that are open at most, cycles to the last write and to the read of an old
+value."""
 
 
 class _Parameters(ctypes.Structure):
     _fields_ = [*((name, ctypes.c_uint32) for name in _SCALARS),
-                ("size", ctypes.c_uint32 * 8), ("depth", ctypes.c_uint32 * 8)]
+                *((name, ctypes.c_uint32 * MOST_BUFFERS) for name in _BY_CODE)]
 
 
 class _Opcode(ctypes.Structure):
     """The unit, and of a vector operation which selectors its operands take (masks; 0: it does not
     have the operand), which address its parameters and its table have (0: it reads none), whether
-    its update accumulates. `b` of gemm: whether it reads wgt."""
+    its update accumulates, and the codes of its unit's buffers. `b` of gemm: whether it reads wgt.
+    """
 
     _fields_ = [(name, ctypes.c_uint32)
-                for name in ("unit", "a", "b", "destinations", "record", "table", "folds")]
+                for name in ("unit", "a", "b", "destinations", "record", "table", "folds",
+                             "res", "par", "tab", "out")]
 
 
 class _Config(ctypes.Structure):
@@ -82,18 +93,29 @@ class _Config(ctypes.Structure):
                 ("count", ctypes.c_uint32), ("timeline", ctypes.c_uint32)]
 
 
-class _Result(ctypes.Structure):
-    _fields_ = [("cycles", ctypes.c_uint64), ("status", ctypes.c_uint32),
-                ("unit", ctypes.c_uint32), ("index", ctypes.c_uint32),
-                ("waiting", ctypes.c_uint64 * len(SHIPPED.units)),
-                ("activity", ctypes.c_uint64 * len(SHIPPED.activities) * len(SHIPPED.units)),
-                ("bytes", ctypes.c_uint64 * len(SHIPPED.clients)),
-                ("rows", ctypes.c_uint64 * len(SHIPPED.units))]
+@cache
+def _result_type(structure: Structure) -> type[ctypes.Structure]:
+    """What a run gives, of so many units."""
+    units = len(structure.units)
+
+    class Result(ctypes.Structure):
+        _fields_ = [("cycles", ctypes.c_uint64), ("status", ctypes.c_uint32),
+                    ("unit", ctypes.c_uint32), ("index", ctypes.c_uint32),
+                    ("waiting", ctypes.c_uint64 * units),
+                    ("activity", ctypes.c_uint64 * len(structure.activities) * units),
+                    ("bytes", ctypes.c_uint64 * len(structure.clients)),
+                    ("rows", ctypes.c_uint64 * units)]
+    return Result
 
 
 def models(machine: Machine) -> bool:
     """True if the native model has the hardware of this process and the machine's units."""
-    return made_for.is_of_now() and machine.structure.shape == SHIPPED.shape
+    return made_for.is_of_now() and _has_all(machine.structure)
+
+
+def _has_all(structure: Structure) -> bool:
+    """True if the model has units of all kinds of a structure."""
+    return all(unit.kind in KINDS for unit in structure.units)
 
 
 def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None = None, *,
@@ -161,7 +183,7 @@ def _slice() -> ModuleType:
 def _timed(machine: Machine, program: AccelProgram, image: np.ndarray, size: int, dram: Dram,
            timeline: bool, times: np.ndarray, max_cycles: int) -> Run:
     _require_structure(machine)
-    library = _library(machine.config.timing)
+    library = _library(machine.config.timing, machine.structure.shape)
     words = np.concatenate((program.words.reshape(-1), np.zeros(8, np.uint8)))
     parameters, opcodes = _parameters(machine), _opcodes(machine)
     config = _Config(parameters=ctypes.pointer(parameters), opcodes=opcodes,
@@ -170,7 +192,8 @@ def _timed(machine: Machine, program: AccelProgram, image: np.ndarray, size: int
                      dram=timing(dram, machine.config),
                      base=bases(dram, program),
                      count=program.count, timeline=timeline)
-    result, accesses = _Result(), np.zeros((program.count, len(ACCESSES)), np.int64)
+    result = _result_type(machine.structure.shape)()
+    accesses = np.zeros((program.count, len(ACCESSES)), np.int64)
     core = library.cycle_run(ctypes.byref(config), times[0].ctypes.data, times[1].ctypes.data,
                              accesses.ctypes.data, ctypes.byref(result))
     try:
@@ -184,10 +207,10 @@ def _timed(machine: Machine, program: AccelProgram, image: np.ndarray, size: int
 
 def _require_structure(machine: Machine) -> None:
     """Raise `ConfigError` for units and buffers that the model does not have."""
-    if machine.structure.shape != SHIPPED.shape:
-        raise ConfigError(f"Structure of {machine.config.name} must have the shipped units and "
-                          f"buffers, whatever their names, to be simulated by the cycle "
-                          f"simulator: it has no other; the RTL has, and its slice (--sim slice)")
+    if not _has_all(machine.structure):
+        raise ConfigError(f"Structure of {machine.config.name} must have units of kinds "
+                          f"{', '.join(KINDS)} alone to be simulated by the cycle simulator: it "
+                          f"has no other; the RTL has, and its slice (--sim slice)")
 
 
 def _rows(library: ctypes.CDLL, core: int, unit: int, count: int) -> np.ndarray:
@@ -199,7 +222,7 @@ def _rows(library: ctypes.CDLL, core: int, unit: int, count: int) -> np.ndarray:
     return shared.copy()
 
 
-def _run(machine: Machine, result: _Result, image: np.ndarray, times: np.ndarray,
+def _run(machine: Machine, result: Any, image: np.ndarray, times: np.ndarray,
          accesses: np.ndarray, timeline: Timeline | None) -> Run:
     status, structure = Status(result.status), machine.structure
     activity: dict[str, dict[str, int]] = {
@@ -216,16 +239,20 @@ def _run(machine: Machine, result: _Result, image: np.ndarray, times: np.ndarray
 @cache
 def _parameters(machine: Machine) -> _Parameters:
     """The numbers that differ between machines."""
-    config, gemm, vector = machine.config, plan(machine, Kind.GEMM), plan(machine, Kind.VECTOR)
+    config, named = machine.config, dict(machine.formats[machine.structure.roles.store])["buffer"]
     result = _Parameters(
         bus_bits=exact_log2(config.bus_bytes), queue_depth=config.queue_depth,
-        store_depth=config.timing.write_room(config.bus_bytes), gemm_depth=gemm.retire_depth,
-        gemm_write=gemm.write_cycles, gemm_hazard=gemm.hazard_cycles,
-        vector_depth=vector.retire_depth, vector_write=vector.write_cycles,
-        vector_fold=vector.fold_cycles, vector_beats=vector.interval, bank_depth=config.bank_depth,
-        weight_codes=weight_codes(config), kept_beats=config.kept_beats)
+        store_depth=config.timing.write_room(config.bus_bytes),
+        gemm_hazard=plan(machine, Kind.GEMM).hazard_cycles, vector_beats=config.vector_beats,
+        bank_depth=config.bank_depth, weight_codes=weight_codes(config),
+        kept_beats=config.kept_beats, buffer_place=named.offset, buffer_bits=named.width)
     for number, buffer in enumerate(config.buffers.values()):
         result.size[number], result.depth[number] = buffer.size_bytes, buffer.depth
+    for number, unit in enumerate(machine.structure.units):
+        if not unit.kind.moves:
+            planned = plan(machine, unit.name)
+            result.opened[number] = planned.retire_depth
+            result.write[number], result.fold[number] = planned.write_cycles, planned.fold_cycles
     return result
 
 
@@ -239,21 +266,29 @@ def _opcodes(machine: Machine) -> ctypes.Array:
     table = (_Opcode * 256)(*(_Opcode(unit=NO_UNIT) for _ in range(256)))
     for opcode, unit in machine.units.items():
         table[opcode].unit = machine.structure.reporters.index(unit)
-    selectors = isa.selectors(machine.structure.unit(machine.structure.roles.vector))
     for body in machine.of_unit(Kind.GEMM):
         table[machine.opcodes[body.name]].b = len(body.operands) > 1
         table[machine.opcodes[body.name]].folds = body.update != "assign"
-    for body in machine.of_unit(Kind.VECTOR):
-        scopes = {operand.name: operand.scopes for operand in (*body.operands, body.dst)}
-        entry = table[machine.opcodes[body.name]]
-        entry.a = _mask(selectors["a_source"], scopes.get("a", ()))
-        entry.b = _mask(selectors["b_source"], scopes.get("b", ()))
-        entry.destinations = _mask(selectors["destination"], scopes["dst"])
-        entry.record = max((_place(body, name) for name, here in scopes.items()
-                            if here == (machine.structure.roles.par,) and name != "b"), default=0)
-        entry.table = _place(body, TABLE.name) if TABLE.name in scopes else 0
-        entry.folds = body.update != "assign"
+    for unit in machine.structure.of_kind(Kind.VECTOR):
+        for body in machine.of_unit(unit.name):
+            _describe(machine, unit, body, table[machine.opcodes[body.name]])
     return table
+
+
+def _describe(machine: Machine, unit: Unit, body: Intrinsic, entry: _Opcode) -> None:
+    """Facts about a body of a unit of vector."""
+    selectors, code = isa.selectors(unit), machine.structure.buffer_names.index
+    scopes = {operand.name: operand.scopes for operand in (*body.operands, body.dst)}
+    (par,), (tab,) = unit.at("record"), unit.at("table")
+    entry.a = _mask(selectors["a_source"], scopes.get("a", ()))
+    entry.b = _mask(selectors["b_source"], scopes.get("b", ()))
+    entry.destinations = _mask(selectors["destination"], scopes["dst"])
+    entry.record = max((_place(body, name) for name, here in scopes.items()
+                        if here == (par,) and name != "b"), default=0)
+    entry.table = _place(body, TABLE.name) if TABLE.name in scopes else 0
+    entry.folds = body.update != "assign"
+    entry.res, entry.out = code(unit.at("a")[1]), code(unit.at("dst")[1])
+    entry.par, entry.tab = code(par), code(tab)
 
 
 def _place(body: Intrinsic, name: str) -> int:
@@ -262,14 +297,14 @@ def _place(body: Intrinsic, name: str) -> int:
 
 
 @cache
-def _library(timing: CoreTiming) -> ctypes.CDLL:
-    """The native model of machines with these times, from the cache or newly built."""
+def _library(timing: CoreTiming, structure: Structure = SHIPPED) -> ctypes.CDLL:
+    """The native model of machines with these times and units, from the cache or newly built."""
     sources = {Path(name).name: (_HERE / name).read_text() for name in _SOURCES}
-    sources |= {"layouts.h": layouts_header(), "names.h": _names_header(timing)}
+    sources |= {"layouts.h": layouts_header(), "names.h": _names_header(timing, structure)}
     library = library_of("cycle", "the cycle simulator", sources, _FLAGS)
     library.cycle_run.restype = ctypes.c_void_p
     library.cycle_run.argtypes = [ctypes.POINTER(_Config), *[ctypes.c_void_p] * 3,
-                                  ctypes.POINTER(_Result)]
+                                  ctypes.c_void_p]
     library.cycle_rows.restype = ctypes.c_void_p
     library.cycle_rows.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
     library.cycle_free.restype = None
@@ -277,30 +312,40 @@ def _library(timing: CoreTiming) -> ctypes.CDLL:
     return library
 
 
-def _names_header(timing: CoreTiming) -> str:
-    """The header of codes, numbers and structures that Python and C++ share."""
-    names = {"unit": SHIPPED.reporters, "activity": SHIPPED.activities, "access": ACCESSES,
-             "buffer": SHIPPED.buffer_names,
+def _names_header(timing: CoreTiming, structure: Structure) -> str:
+    """The header of codes, numbers and structures that Python and C++ share: units and buffers by
+    their roles, others by their places."""
+    known = {getattr(structure.roles, field.name): field.name for field in fields(Roles)}
+    roles = structure.renamed({name: known.get(name, f"own{place}") for place, name in enumerate(
+        (*structure.names, *structure.buffer_names))})
+    names = {"unit": roles.reporters, "activity": roles.activities, "access": ACCESSES,
+             "buffer": roles.buffer_names,
              "source_a": isa.SOURCES_A, "source_b": isa.SOURCES_B,
              "destination": isa.DESTINATIONS,
              "status": [status.name.lower() for status in Status]}
     lines = ["#pragma once", "#include <cstdint>", "namespace lockstep {"]
     for kind, members in names.items():
         codes = ", ".join(f"{name} = {code}" for code, name in enumerate(members))
-        count = len(SHIPPED.units) if kind == "unit" else len(members)
+        count = len(roles.units) if kind == "unit" else len(members)
         lines.append(f"namespace {kind} {{ constexpr uint32_t {codes}, count = {count}; }}")
-    tokens = ", ".join(str(SHIPPED.activities.index(unit)) for unit in SHIPPED.names)
-    masks = ", ".join(f"{name} = {_mask(SHIPPED.buffer_names, SHIPPED.moved[unit])}"
-                      for name, unit in (("loaded", SHIPPED.roles.load),
-                                         ("stored", SHIPPED.roles.store)))
+    computing = [code for code, unit in enumerate(roles.units) if not unit.kind.moves]
+    tokens = [roles.activities.index(unit) for unit in roles.names]
+    masks = ", ".join(f"{name} = {_mask(roles.buffer_names, roles.moved[unit])}"
+                      for name, unit in (("loaded", "load"), ("stored", "store")))
     times = ", ".join(f"{name} = {number}" for name, number, _ in timing.rows())
     lines += [f"namespace buffer {{ constexpr uint32_t {masks}; }}",
               f"namespace timing {{ constexpr uint32_t {times}; }}",
-              "namespace activity {", f"constexpr uint32_t tokens[] = {{{tokens}}};",
+              "// Units that compute, the last one first.",
+              f"namespace unit {{ constexpr uint32_t computing[] = {_list(computing[::-1])}; }}",
+              "namespace activity {", f"constexpr uint32_t tokens[] = {_list(tokens)};",
               "// For the first unit in a mask of those whose tokens are missing.",
               "inline uint32_t token_of(uint32_t units) { return tokens[__builtin_ctz(units)]; }",
               "}", _struct("Parameters", _Parameters), _struct("Opcode", _Opcode), "}"]
     return "\n".join(lines) + "\n"
+
+
+def _list(numbers: Sequence[int]) -> str:
+    return f"{{{', '.join(map(str, numbers))}}}"
 
 
 def _struct(name: str, structure: type[ctypes.Structure]) -> str:

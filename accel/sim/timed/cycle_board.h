@@ -47,8 +47,10 @@ public:
     // ---- time --------------------------------------------------------------------------------
 
     void wake_now(unsigned part) { due_ |= 1u << part; }
+    void wake_now_all(uint32_t parts) { due_ |= parts; }
     void go_on(unsigned part) { next_ |= 1u << part; }      // by itself
     void wake_next(unsigned part) { poked_next_ |= 1u << part; }
+    void wake_next_all(uint32_t parts) { poked_next_ |= parts; }
     void wake_all() { poked_next_ = (1u << PARTS) - 1; }
     // When a part is evaluated at the latest; each says so whenever it is.
     void set_timer(unsigned part, uint64_t cycle) { timers_[part] = cycle; }

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// Banks of acc as the other unit sees them in this cycle.
+// Banks of acc as the others see them in this cycle.
 struct BankUse {
     uint32_t hold = 0, request = 0;
 };
@@ -42,8 +42,9 @@ private:
 // `Issue`: takes a unit's instructions and retires them.
 class Issue {
 public:
-    Issue(Board &board, unsigned unit, uint32_t depth, unsigned other)
-        : board_(board), unit_(unit), depth_(depth), other_(other) {}
+    Issue(Board &board, unsigned unit)
+        : board_(board), unit_(unit), depth_(board.p.opened[unit]), others_(sharing(unit)),
+          later_(sharing(unit, true)) {}
 
     Commands queue;
     Seen seen;
@@ -60,6 +61,7 @@ public:
         arming_ = valid_ && !armed_ && !missing_ && !full_ && !board_.halt;
         use.hold = hold();
         use.request = armed_ ? board_.program[head_].banks : 0;
+        board_.wake_now_all(later_);            // they look at requests
     }
 
     // The instruction that is taken, if its banks are free of `taken` ones. `ready`: the loops can
@@ -129,12 +131,12 @@ private:
         opened_++;
         index_ = head_;
         for (unsigned bank = 0; bank < BANKS; bank++) users_[bank] += one.banks >> bank & 1;
-        board_.wake_next(other_);
+        board_.wake_next_all(others_);
     }
 
     void release(uint32_t banks) {
         for (unsigned bank = 0; bank < BANKS; bank++) users_[bank] -= banks >> bank & 1;
-        board_.wake_next(other_);
+        board_.wake_next_all(others_);
     }
 
     void show(bool working, bool standing, bool refused) {
@@ -151,7 +153,7 @@ private:
     Board &board_;
     const unsigned unit_;
     const uint32_t depth_;
-    const unsigned other_;                      // who shares the banks
+    const uint32_t others_, later_;             // who shares the banks; after it in a cycle
     bool valid_ = false, full_ = false, arming_ = false, armed_ = false, take_ = false;
     uint32_t head_ = 0, missing_ = 0;
     uint32_t opened_ = 0, finished_ = 0;        // not retired; of these, done
@@ -168,16 +170,15 @@ private:
 class Gemm {
 public:
     explicit Gemm(Board &board)
-        : issue(board, unit::gemm, board.p.gemm_depth, unit::vector), board_(board) {}
+        : issue(board, unit::gemm), board_(board) {}
 
     Issue issue;
 
-    void step(const BankUse &vector) {
+    void step(uint32_t held) {
         uint64_t now = board_.now;
         bool working = working_ && now <= last_;
         issue.look();
-        const Instruction *taken = issue.grant(vector.hold | vector.request,
-                                               !working || now == last_);
+        const Instruction *taken = issue.grant(held, !working || now == last_);
         bool changed = issue.conclude(working, false) || (working && now == last_);
         working_ = working;
         if (taken) load(*taken);
@@ -191,7 +192,7 @@ private:
         uint64_t first = board_.now + 1;
         working_ = true;
         last_ = first + one.count() - 1;
-        issue.done_at(last_ + timing::nest_cycles + board_.p.gemm_write, one.banks);
+        issue.done_at(last_ + timing::nest_cycles + board_.p.write[unit::gemm], one.banks);
         board_.count(issue.index(), access::iterations, one.count());
         board_.count(issue.index(), access::folds, one.folding());
         if (has_error(one, board_.p.bank_depth, board_.max_cycles))
@@ -206,27 +207,26 @@ private:
 // What the units that issue from a slot differ in. `hazard`: how long after its issue an iteration
 // keeps back those that read what it writes. `itself`: what an iteration reads is its destination.
 struct Pace {
-    unsigned unit, other;
-    uint32_t depth, write, fold, beats, hazard;
+    unsigned unit;
+    uint32_t write, fold, beats, hazard;
     bool itself;
 };
 
-inline Pace vector_pace(const Parameters &p) {
-    return {unit::vector, unit::gemm, p.vector_depth, p.vector_write, p.vector_fold, p.vector_beats,
-            p.vector_write, false};
+inline Pace vector_pace(const Parameters &p, unsigned unit) {
+    return {unit, p.write[unit], p.fold[unit], p.vector_beats, p.write[unit], false};
 }
 
 // Of floats, where `gemm_hazard` is not 0.
 inline Pace gemm_pace(const Parameters &p) {
-    return {unit::gemm, unit::vector, p.gemm_depth, p.gemm_write, p.gemm_write, 1, p.gemm_hazard,
-            true};
+    uint32_t write = p.write[unit::gemm];
+    return {unit::gemm, write, write, 1, p.gemm_hazard, true};
 }
 
-// vector, and gemm of floats: iterations wait in a slot for what is on its way to acc.
+// A unit of vector, and gemm of floats: iterations wait in a slot for what is on its way to acc.
 class Paced {
 public:
     Paced(Board &board, const Pace &pace)
-        : issue(board, pace.unit, pace.depth, pace.other), board_(board), pace_(pace) {
+        : issue(board, pace.unit), board_(board), pace_(pace) {
         uint32_t size = 1;
         while (size <= std::max(pace.write, pace.hazard) + 1) size *= 2;
         history_.resize(size);
@@ -241,10 +241,9 @@ public:
                   && !(slot_.instruction->reads_acc && folding(now));
         bool complete = final && slot_.beat + 1 == pace_.beats;
         bool free = !full || (go && complete), working = left_ || !made_.empty() || full;
-        if (full && pace_.unit == unit::vector) look_up(folding(now));
+        if (full && pace_.unit != unit::gemm) look_up(folding(now));
         bool makes = left_ && made_.level(now) != timing::ahead;
         issue.look();
-        if (pace_.unit == unit::vector) board_.wake_now(unit::gemm);    // it looks at requests
         const Instruction *taken = issue.grant(held, !left_ || (makes && left_ == 1));
         bool changed = issue.conclude(working, full && !(go && final)) || working;
 

@@ -15,7 +15,24 @@ namespace {
 
 constexpr unsigned UNITS = unit::count, LEVELS = 6, OPERANDS = 4, BANKS = 2;
 constexpr unsigned DST = 0, A = 1, B = 2, C = 3;
-constexpr unsigned NO_UNIT = ~0u;
+constexpr unsigned NO_UNIT = ~0u, COMPUTING = sizeof(unit::computing) / sizeof(uint32_t);
+
+// Whether a unit is one of those that share the banks.
+constexpr bool computes(unsigned unit) {
+    for (unsigned one : unit::computing)
+        if (one == unit) return true;
+    return false;
+}
+
+// Of the others, all, or those that come after it in a cycle: masks.
+constexpr uint32_t sharing(unsigned unit, bool later = false) {
+    uint32_t mask = 0;
+    for (unsigned one : unit::computing) {
+        if (one == unit && later) mask = 0;
+        if (one != unit) mask |= 1u << one;
+    }
+    return mask;
+}
 
 // A loop of a DMA or compute instruction: extent, and a stride for each address.
 struct Loop {
@@ -71,7 +88,7 @@ public:
         result.signals = get(word, word::control::signals) & ((1 << UNITS) - 1);
         if (opcode.unit == unit::load || opcode.unit == unit::store) dma(word, result);
         if (opcode.unit == unit::gemm) gemm(word, opcode, result);
-        if (opcode.unit == unit::vector) vector(word, opcode, result);
+        if (computes(opcode.unit) && opcode.unit != unit::gemm) vector(word, opcode, result);
         return result;
     }
 
@@ -95,7 +112,7 @@ private:
         result.base[0] = bases_[get(word, format::base)] + get(word, format::dram);
         result.base[1] = get(word, format::address);
         result.run = get(word, format::run) - 1;
-        uint32_t named = get(word, format::buffer);
+        uint32_t named = get(word, {int(p_.buffer_place), int(p_.buffer_bits), false, 0});
         uint32_t mask = result.unit == unit::load ? buffer::loaded : buffer::stored;
         uint32_t code = result.unit == unit::load && p_.weight_codes ? get(word, format::bits) : 0;
         bool packs = !code || (named == buffer::wgt && p_.weight_codes >> code & 1);
@@ -144,14 +161,14 @@ private:
             result.in_acc[operand] |= name == buffer::acc;
         };
         within(A, a_acc, buffer::acc);
-        within(A, a_res, buffer::res);
+        within(A, a_res, opcode.res);
         within(B, b_acc, buffer::acc);
-        within(B, b_res, buffer::res);
-        within(B, opcode.b && b == source_b::par, buffer::par);
-        within(opcode.record, opcode.record, buffer::par);      // where its address is
-        within(opcode.table, opcode.table, buffer::tab);
+        within(B, b_res, opcode.res);
+        within(B, opcode.b && b == source_b::par, opcode.par);
+        within(opcode.record, opcode.record, opcode.par);       // where its address is
+        within(opcode.table, opcode.table, opcode.tab);
         within(DST, to == destination::acc, buffer::acc);
-        within(DST, to == destination::out, buffer::out);
+        within(DST, to == destination::out, opcode.out);
         result.reads_acc = a_acc || b_acc;
         result.reads_res = a_res || b_res;
         result.reads_par = opcode.record || (opcode.b && b == source_b::par);

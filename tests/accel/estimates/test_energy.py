@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from accel.datapath.plan import plan
-from accel.estimates.energy import ENERGY_UNITS, energy, idle_pj, leakage_watts, prices
+from accel.estimates.energy import (ENERGY_UNITS, energy, energy_units, idle_pj, leakage_watts,
+                                    prices)
+from accel.estimates.silicon import memory_kib
 from accel.estimates.tables import EnergyTable
 from accel.estimates.technology import Technology, TechnologyError, load_technology, technology_of
 from accel.figures.accesses import AccessProfile
@@ -16,6 +18,7 @@ from accel.machine.program import AccelProgram, Instruction, finish
 from accel.sim.timed import cycle
 from accel.sim.programs.generate import generate
 from tests.support.machines import MACHINES, SPARSE, example
+from tests.support.structures import two_vectors
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 BUILT = load_technology("45nm")
@@ -137,6 +140,24 @@ def test_layers_and_units_add_up(name) -> None:
     assert rows == pytest.approx(found.counts["dram.rows"] * 1000e-12) and rows > 0
     assert all(found.units[unit] > 0 for unit in ("dram", "inp", "wgt", "acc", "gemm", "vector"))
     assert sum(found.operations.values()) > 0
+
+
+def test_a_second_unit_of_vector_is_counted() -> None:
+    """What a unit takes is its own; what load writes, it writes to a copy for each reader."""
+    two = two_vectors(MACHINE.config)
+    loops = [{"extent": 3, "dst": 1, "a": 1, "b": 1}]
+    fields = {"a_source": 1, "b_source": 1, "loops": loops}
+    one, other = (used(machine, Instruction(name, unit, {"destination": 1, **fields}))
+                  for machine, name, unit in ((MACHINE, "add", "vector"),
+                                              (two, "add_vector2", "vector2")))
+    assert energy_units(two) == (*ENERGY_UNITS[:-1], "out2", "vector2", "idle")
+    assert other.units["vector"] == other.units["out"] == 0 < one.units["vector"]
+    assert other.units["vector2"] == pytest.approx(one.units["vector"])
+    assert other.units["out2"] == pytest.approx(one.units["out"])
+    assert other.units["res"] == pytest.approx(one.units["res"])
+    load = Instruction("load", "load", {"run": 8, "buffer": 2, "loops": [{"extent": 4, "dram": 8}]})
+    assert used(two, load).units["res"] == pytest.approx(2 * used(MACHINE, load).units["res"])
+    assert memory_kib(two) > memory_kib(MACHINE) + two.config.out_bytes / 1024
 
 
 def test_runs_of_one_machine_add_up() -> None:

@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accel.mapping.spreading import spread
+from accel.mapping import layers
+from accel.mapping.spreading import sharers, spread, twins
 from accel.mapping.target import AccelTarget
 from accel.machine.program import Stream
 from accel.sim.rtl import verilated
+from accel.sim.timed import cycle
 from accel.machine.machine import Machine
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import TINY
@@ -48,6 +50,28 @@ def test_what_another_unit_does_not_have_stays() -> None:
     machine, net = Machine(TWO.config, some), pooled()
     program = assert_right(machine, net.graph(*net.results), net.samples())
     assert "vector2" not in {one.unit for one in program.instructions(machine)}
+
+
+def test_instructions_of_another_unit_are_twins_where_it_has_all() -> None:
+    assert sharers(TWO) == 2 and sharers(TINY) == 1
+    assert twins(TWO)["add_vector2"] == "add" and len(twins(TWO)) == 14
+    some = Machine(TWO.config, tuple(one for one in TWO.declarations
+                                     if one.name != "lookup_vector2"))
+    assert sharers(some) == 1 and "lookup_vector2" not in twins(some)
+
+
+def test_tilings_know_that_units_share_tiles(monkeypatch) -> None:
+    """Tiles that are chosen for two units take fewer cycles on them than those for one."""
+    net = Net()
+    image, other = (net.input(1, 8, 24, 24, name=name) for name in ("image", "other"))
+    graph = net.graph(net.add(image, other))
+    cycles, threads = [], []
+    for count in (1, 2):
+        monkeypatch.setattr(layers, "sharers", lambda machine, count=count: count)
+        groups, program = AccelTarget(TWO).parts(graph)
+        threads.append(groups[0][0].threads)
+        cycles.append(cycle.simulate_model(TWO, program(groups), values=False).cycles)
+    assert threads == [2, 4] and cycles[1] < 0.8 * cycles[0], cycles
 
 
 @pytest.mark.slow

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from accel.machine.config import ConfigError, preset
-from runtime.exploring.axes import VariedAxis, AxisError, axes_of_file, axis_of, changed_config
+from accel.machine.structure import StructureError
+from runtime.exploring.axes import (AxisError, VariedAxis, axes_of_file, axis_of, changed_config,
+                                    field_of)
 
 TINY = preset("tiny-1x4x4")
 
@@ -17,6 +19,7 @@ TINY = preset("tiny-1x4x4")
     ("memory.latency=16", VariedAxis("memory.latency", ("16",))),
     ("timing.ahead=8,half", VariedAxis("timing.ahead", ("8", "half"))),
     ("weight_bits=8,8+4", VariedAxis("weight_bits", ("8", "8+4"))),
+    ("units=1,2", VariedAxis("units", ("1", "2"))),
     ("machine=a.py,tiny-1x4x4", VariedAxis("machine", ("a.py", "tiny-1x4x4")))])
 def test_fields_and_their_values(text: str, axis: VariedAxis) -> None:
     assert axis_of(text) == axis
@@ -29,6 +32,14 @@ def test_fields_and_their_values(text: str, axis: VariedAxis) -> None:
                                                       TINY.wgt_bytes)])
 def test_values_become_those_of_the_machine(values, field: str, value) -> None:
     assert getattr(changed_config(TINY, values), field) == value
+
+
+def test_units_of_vector_are_varied() -> None:
+    config = changed_config(TINY, {"units": "2", "block_out": "8"})
+    assert (field_of(config, "units"), field_of(TINY, "units"), config.block_out) == (2, 1, 8)
+    assert changed_config(config, {"units": "half", "block_out": "4"}) == TINY
+    with pytest.raises(StructureError, match="^Units must be at most 8, not 9: "):
+        changed_config(TINY, {"units": "6"})
 
 
 def test_the_memory_keeps_what_is_not_varied() -> None:
@@ -61,7 +72,7 @@ def test_what_cannot_be_varied(text: str, message: str) -> None:
 
 def test_an_unknown_field_is_told_with_those_that_there_are() -> None:
     with pytest.raises(AxisError, match="^What is varied must be one of batch, .*memory.latency.* "
-                                        "machine or effort, not 'width'$"):
+                                        "units, machine or effort, not 'width'$"):
         axis_of("width=8")
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from accel.estimates.technology import load_technology
+from accel.machine.intrinsics import SHIPPED
 from accel.machine.loading import load_machine
 from compiler.plans import PlanRefused
 from compiler.tune.records import Records
@@ -15,7 +16,7 @@ from runtime.exploring.answers import answer_of, bounds_of
 from runtime.exploring.exploration import ExplorationError
 from runtime.exploring.front_search import turned
 from runtime.exploring.objectives import MeasuredPoint, ObjectiveError, usual_objectives
-from runtime.exploring.point_trials import PointFigures
+from runtime.exploring.point_trials import PointFigures, machine_of
 from runtime.exploring.points import AddedInstructions
 from tests.support.exploring import (BASE, Killed, MadeUp, exploration, point_of, space,
                                      time_of)
@@ -66,6 +67,32 @@ def test_instructions_are_added_or_not() -> None:
     assert machines.point({"+hardswish": "without"}) is machines.base
     assert names["with"] - names["without"] == {one.name for one in added.declarations}
     assert point_of(machines, {"+hardswish": "with"}).sources == ("", added.source)
+
+
+def test_units_of_vector_are_varied_with_their_instructions() -> None:
+    added = AddedInstructions.of(str(ROOT / "examples" / "machines" / "hardswish.py"))
+    machines = space("units=1,2", added=[added])
+    two = point_of(machines, {"units": "2"})
+    assert machines.point({"units": "1"}) is machines.base
+    assert machines.differences(two) == {"units": [1, 2]}
+    assert two.machine.unit_of("add_vector2") == "vector2"
+    assert machine_of(two.toml, two.sources, two.machine.hash).hash == two.machine.hash
+    both = point_of(machines, {"units": "2", "+hardswish": "with"})
+    own = [one.name for one in added.declarations if one.unit == "vector"]
+    assert {f"{name}_vector2" for name in own} <= {one.name for one in both.machine.declarations}
+    assert machines.differences(both)["instructions"] == [
+        [], [one.name for one in added.declarations]]
+    assert machine_of(both.toml, both.sources, both.machine.hash).hash == both.machine.hash
+
+
+def test_the_second_unit_of_a_machine_may_go() -> None:
+    source = str(ROOT / "examples" / "machines" / "two_vectors.py")
+    machines = space("units=1,2", base=source)
+    one = point_of(machines, {"units": "1"})
+    assert machines.point({"units": "2"}) is machines.base
+    assert machines.differences(one) == {"units": [2, 1]}
+    assert one.machine.declarations == SHIPPED
+    assert machine_of(one.toml, one.sources, one.machine.hash).hash == one.machine.hash
 
 
 def test_whole_machines_are_varied() -> None:

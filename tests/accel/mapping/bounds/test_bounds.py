@@ -10,20 +10,24 @@ import pytest
 from accel.figures.traffic import dram_bytes
 from accel.machine.config import preset
 from accel.machine.dram import Dram
+from accel.machine.intrinsics import SHIPPED, on_each_vector
 from accel.machine.machine import Machine
+from accel.machine.structure import SHIPPED_STRUCTURE
 from accel.mapping.bounds import bound_of, bounds_of_tilings
 from accel.mapping.bounds.tilings import every_tiling, listed
 from accel.mapping.bounds.traffic import LayerFacts
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.lowering import LoweringError
 from accel.mapping.plans.choices import Choices
-from accel.mapping.schedules import shape_of
+from accel.mapping.schedules import most_threads, shape_of
 from accel.mapping.schedules.tiles import tiles_in_pieces, whole_tiles
 from accel.mapping.target import AccelTarget
 from accel.sim.timed import cycle
 from tests.support.integer_graphs import Net
 
 SEED = 7
+
+TWO = {"structure": SHIPPED_STRUCTURE.with_vectors(2), "vector_beats": 4}
 
 MACHINES = (("tiny-1x4x4", {}), ("ecp5-1x8x8", {"vector_beats": 2}), ("pynq-1x16x16", {}),
             ("tiny-1x4x4", {"memory": Dram(latency=0)}),
@@ -34,7 +38,8 @@ MACHINES = (("tiny-1x4x4", {}), ("ecp5-1x8x8", {"vector_beats": 2}), ("pynq-1x16
 
 
 def machine_of(name: str, **changes) -> Machine:
-    return Machine(replace(preset(name), **changes))
+    config = replace(preset(name), **changes)
+    return Machine(config, on_each_vector(config.structure, SHIPPED))
 
 
 def layer_of(machine: Machine, net: Net, result: str):
@@ -46,7 +51,8 @@ def layer_of(machine: Machine, net: Net, result: str):
 def measured(machine: Machine, layer: MappedLayer, program, tiles, threads: int) -> tuple[int, int]:
     """The cycles of a program of one layer, and the bytes that it moves."""
     made = program([(Choices(machine, 2).part(layer, {}, tiles, threads),)])
-    return cycle.measure(machine, made).cycles, int(dram_bytes(machine, made).sum())
+    run = cycle.simulate_model(machine, made, values=False)
+    return run.cycles, int(dram_bytes(machine, made).sum())
 
 
 def nets(random: Random) -> Iterator[tuple[Net, str]]:
@@ -119,6 +125,23 @@ def test_no_tiling_is_better_than_its_bound() -> None:
             assert whole.cycles <= least <= cycles, (name, layer.name, tiles, threads)
             assert whole.dram_bytes <= moved <= size, (name, layer.name, tiles, threads)
     assert tried == 32
+
+
+@pytest.mark.parametrize("kind", ["pool", "add", "below", "convolution"])
+def test_no_tiling_for_two_units_of_vector_is_better_than_its_bound(kind) -> None:
+    random, machine = Random(SEED), machine_of("tiny-1x4x4", **TWO)
+    net = Net(1, 8, slopes=kind == "below")
+    layer, program = layer_of(machine, net, result_of(net, kind, random))
+    assert layer.operator.sharers == 2
+    whole = bound_of(machine, layer)
+    for threads in (1, 2, 4):
+        if threads <= most_threads(shape_of(layer.operator), 2):
+            least, _, tiles = min(bounds_of_tilings(machine, layer, threads),
+                                  key=lambda way: way[0])
+            cycles, _ = measured(machine, layer, program, tiles, threads)
+            assert whole.cycles <= least <= cycles, (tiles, threads)
+    alone = bound_of(machine_of("tiny-1x4x4", vector_beats=4), layer)
+    assert whole.vector == -(-alone.vector // 2)
 
 
 @pytest.mark.parametrize("changes", [{}, {"bus_bytes": 8}])

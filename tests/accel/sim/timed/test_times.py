@@ -76,7 +76,7 @@ def test_each_number_changed_alone(name):
 def test_a_number_that_only_the_simulator_has_is_found(monkeypatch, name, wrong):
     header = cycle._names_header
     monkeypatch.setattr(cycle, "_names_header",
-                        lambda timing: header(replace(timing, **{name: wrong})))
+                        lambda timing, units: header(replace(timing, **{name: wrong}), units))
     cycle._library.cache_clear()
     try:
         assert "cycle and verilated differ" in difference(machine({}), 40)
