@@ -98,14 +98,11 @@ def _result_type(structure: Structure) -> type[ctypes.Structure]:
     """What a run gives, of so many units."""
     units = len(structure.units)
 
-    class Result(ctypes.Structure):
-        _fields_ = [("cycles", ctypes.c_uint64), ("status", ctypes.c_uint32),
-                    ("unit", ctypes.c_uint32), ("index", ctypes.c_uint32),
-                    ("waiting", ctypes.c_uint64 * units),
-                    ("activity", ctypes.c_uint64 * len(structure.activities) * units),
-                    ("bytes", ctypes.c_uint64 * len(structure.clients)),
-                    ("rows", ctypes.c_uint64 * units)]
-    return Result
+    return type("_Result", (ctypes.Structure,), {"_fields_": [
+        ("cycles", ctypes.c_uint64), ("status", ctypes.c_uint32), ("unit", ctypes.c_uint32),
+        ("index", ctypes.c_uint32), ("waiting", ctypes.c_uint64 * units),
+        ("activity", ctypes.c_uint64 * len(structure.activities) * units),
+        ("bytes", ctypes.c_uint64 * len(structure.clients)), ("rows", ctypes.c_uint64 * units)]})
 
 
 def models(machine: Machine) -> bool:
