@@ -145,8 +145,8 @@ class _LayerCounter:
         self._add(f"{name}.{body.name}", parts)
         self._add(f"{name}.folds", folds)
         self._add(f"acc.{name}_read", self._of["acc"] * here + folds)
-        for kind, buffer in (("res", unit.at("a")[1]), ("par", unit.at("record")[0])):
-            self._add(f"{buffer}.read", self._of[kind] * here)
+        self._add(f"{unit.at('a')[1]}.read", self._of["res"] * here)
+        self._add(f"{unit.at('record')[0]}.read", self._of["par"] * here)
         to = column(machine.layouts[body.name], self._words, "destination")
         for code, scope in enumerate(unit.writes):
             self._add(f"acc.{name}_write" if scope == "acc" else f"{scope}.write",

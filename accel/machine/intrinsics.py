@@ -13,8 +13,8 @@ import numpy as np
 from amaranth.lib.wiring import Component
 
 from accel.machine.config import AccelConfig
-from accel.machine.declare import (IMMEDIATES, TABLE, Declaration, computed_type, operand_field,
-                                   unit_of, unit_of_kind, vector_op)
+from accel.machine.declare import (IMMEDIATES, TABLE, Declaration, InstructionForm, computed_type,
+                                   operand_field, unit_of, unit_of_kind, vector_op)
 from accel.machine.matching import term_pattern_of
 from accel.machine.streams import LONGEST, Computes, StreamForm, StreamShape
 from accel.machine.structure import Kind, Structure
@@ -210,7 +210,8 @@ def _again(declaration: Declaration, unit: str) -> Declaration:
     return Declaration(f"{declaration.name}_{unit}", unit, partial(_elsewhere, declaration, unit))
 
 
-def _elsewhere(declaration: Declaration, unit: str, config: AccelConfig) -> tuple[Intrinsic, ...]:
+def _elsewhere(declaration: Declaration, unit: str, config: AccelConfig
+               ) -> tuple[InstructionForm, ...]:
     here, there = (unit_of(config.structure, name) for name in (declaration.unit, unit))
     buffers = {port.buffer: other.buffer for port, other in zip(here.ports, there.ports)}
 

@@ -104,7 +104,7 @@ def require(config: AccelConfig, declarations: Sequence[Declaration],
                                    f"that does nothing")
 
 
-def _require_one_meaning(bodies: Mapping[str, tuple[str, Intrinsic]]) -> None:
+def _require_one_meaning(bodies: Mapping[str, tuple[str, InstructionForm]]) -> None:
     """Raise `DeclarationError` for an immediate that is another one in an instruction before; of
     each instruction its unit and its first form are given."""
     known: dict[tuple[str, str], tuple[str, Immediate]] = {}

@@ -487,7 +487,8 @@ def _entries(structure: Structure, unit: Unit, operand: str) -> Iterator[str]:
     found = tuple((buffer.shape, buffer.element) for buffer in map(
         structure.buffer, (name for name in unit.at(operand) if name in structure.buffer_names)))
     if found != wanted:
-        texts = [" and ".join(_text(*entry) for entry in entries) for entries in (wanted, found)]
+        texts = [" and ".join(_text(shape, element) for shape, element in entries)
+                 for entries in (wanted, found)]
         yield (f"Ports {operand} of unit {unit.name} must be at buffers of {texts[0]}, not of "
                f"{texts[1]}: its datapath computes on these")
 

@@ -17,6 +17,8 @@ NOT_MADE: dict[str, str] = {
     **dict.fromkeys(("quantized_map", "quantized_terms", "qterms"),
                     "the quantizer writes it for an instruction of a machine, as an operator that "
                     "ONNX does not have"),
+    **dict.fromkeys(("numbers_in_bytes", "qgather", "qorder"),
+                    "for machines that have an instruction of such rows"),
 }
 """Operators that no front end makes of an ONNX file, and why."""
 

@@ -127,7 +127,8 @@ def embedding(dtype: str = "int8") -> onnx.ModelProto:
         helper.make_node("MatMul", ["x", "w"], ["sums"], "dense"),
         helper.make_node("QuantizeLinear", ["sums", *steps], ["yq"]),
         helper.make_node("DequantizeLinear", ["yq", *steps], ["y"])]
-    const("ws", np.array(0.01, np.float32)), const("wz", np.array(0, np.int8))
+    const("ws", np.array(0.01, np.float32))
+    const("wz", np.array(0, np.int8))
     return helper.make_model(helper.make_graph(
         nodes, "embedding", [helper.make_tensor_value_info("ids", TensorProto.INT64, [1, 7])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 7, 6])],

@@ -44,7 +44,7 @@ def stream_selections(machine: Machine, graph: Graph, node: Node) -> Iterator[St
     """
     for form, computes in machine.of_rows:
         nodes = follows(graph, node, computes.operators)
-        found = nodes and _selected(machine, graph, form, computes, nodes)
+        found = _selected(machine, graph, form, computes, nodes) if nodes else None
         if found:
             yield found
 

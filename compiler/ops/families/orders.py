@@ -44,7 +44,8 @@ def _qorder_meaning(attrs: Attributes, x: Array) -> Array:
 def _qorder_type(node: Node, types: Types) -> TensorType:
     need_arity(node, types, 1)
     x, = types
-    need(x.dtype == "int8" and len(x.shape) >= 1, node,
+    rank = len(x.shape)
+    need(x.dtype == "int8" and rank >= 1, node,
          f"input {node.inputs[0]!r} must be int8 of rows, not {x}")
     need(x.shape[-1] <= MOST_PLACES, node,
          f"a row must have at most {MOST_PLACES:,} elements, not {x.shape[-1]:,}")

@@ -38,8 +38,9 @@ def test_a_type_is_a_string() -> None:
     ("block_out", 5, "a power of two"), ("bus_bytes", 6, "a power of two"),
     ("queue_depth", 9, "a power of two"), *((f"{b}_bytes", 3000, "a power of two")
                                             for b in BUFFERS),
-    ("batch", 32, "from 1 to 16"), ("block_in", 1, "from 2 to 64"), ("block_in", 128, "from 2 to 64"),
-    ("block_out", 1, "from 2 to 64"), ("block_out", 128, "from 2 to 64"),
+    ("batch", 32, "from 1 to 16"), ("block_in", 1, "from 2 to 64"),
+    ("block_in", 128, "from 2 to 64"), ("block_out", 1, "from 2 to 64"),
+    ("block_out", 128, "from 2 to 64"),
     ("bus_bytes", 2, "from 4 to 64"), ("bus_bytes", 128, "from 4 to 64"),
     ("vector_beats", 3, "a power of two"), ("vector_beats", 8, "at most the 4 lanes of an entry"),
     ("stage_depth", 9, "from 1 to 8"), ("queue_depth", 128, "from 1 to 64"),
