@@ -80,8 +80,8 @@ class Energy:
 
 
 def energy_units(machine: Machine) -> tuple[str, ...]:
-    """What takes energy in a machine: `ENERGY_UNITS`, and the units and buffers that it has besides
-    the shipped ones."""
+    """All that takes energy in a machine: `ENERGY_UNITS`, and the units and buffers that it has
+    besides the shipped ones."""
     structure = machine.in_roles.structure
     own = (*structure.buffer_names, *structure.names)
     return (*ENERGY_UNITS[:-1], *(name for name in own if name not in ENERGY_UNITS),

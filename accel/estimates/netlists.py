@@ -36,7 +36,7 @@ _SHIFTS = ("<<", "u>>", "s>>")
 
 @dataclass(frozen=True)
 class NetlistAmounts:
-    """What a netlist has.
+    """Counts of a netlist.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ def parts(machine: Machine) -> dict[str, CorePart]:
 
 
 def _shared(machine: Machine) -> dict[str, CorePart]:
-    """What all units meet in: it grows with their number, tokens with that of their pairs."""
+    """The part in which all units meet: it grows with their number, tokens with their pairs."""
     count, shipped = len(machine.structure.units), len(SHIPPED_STRUCTURE.units)
     one, pair = ({"one": (count / shipped)**power} for power in (1, 2))
     return {"core": _plain(), "control": CorePart(one, one), "tokens": CorePart(pair, pair),
@@ -210,7 +210,7 @@ def _stream(machine: Machine, unit: Unit) -> dict[str, CorePart]:
 
 
 def part_of(counted: NetlistAmounts) -> CorePart:
-    """What a netlist has as a part of a core."""
+    """A netlist as a part of a core."""
     return CorePart(counted.logic, {"bits": counted.registers}, counted.distributed,
                     counted.block_rams, counted.multipliers, counted.products, NETLIST)
 

@@ -95,7 +95,7 @@ class TopK(wiring.Component):
             for one, later in zip(cells, [*cells[lanes:], *[Const(0)] * lanes]):
                 m.d.sync += one.eq(Mux(self.o.p.last, 0, later))
 
-        def shown(number: int) -> Value:
+        def shown(number: int):
             one, k = cells[number], fields.k
             low, high = one.place[:bits], (one.place >> bits)[:bits]
             part = Mux(fields.part == 0, one.number.as_unsigned() ^ turned,

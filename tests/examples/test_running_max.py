@@ -3,12 +3,15 @@
 import numpy as np
 import pytest
 
+from accel.machine.streams import StreamForm
 from accel.sim.checking.check import check
 from accel.sim.checking.geometries import quick_simulators
 from examples.machines.running_max import RunningMax, machine, running_max
 from tests.support.components import rows_through
 
-SHAPE = machine.intrinsic("running_max").shape
+(FORM,) = machine.forms["running_max"]
+assert isinstance(FORM, StreamForm)
+SHAPE = FORM.shape
 
 
 @pytest.mark.parametrize("stalls", [(0, 0), (0.4, 0.4)])

@@ -122,11 +122,13 @@ def test_a_network_that_is_almost_quantized_says_what_it_lacks() -> None:
     one = QdqModel()
     x = one.requantized(one.real_input(1, 4, 6, 6))
     far = one.add("ConvTranspose", one.add("Sin", x), one.weight(4, 4, 1, 1, axis=1), name="far")
-    near = one.add("ConvTranspose", x, one.weight(4, 4, 1, 1, axis=1), name="near")
-    y = one.add("Add", far, one.add("Tanh", near))
+    near = one.add("ConvTranspose", one.add("Cos", x), one.weight(4, 4, 1, 1, axis=1),
+                   name="near")
+    y = one.add("Add", far, one.add("Tanh", one.requantized(near)))
     module = compile(convert(one.model(y)), "accel:tiny-1x4x4")
     assert module.graph.notes[0] == (
-        f"{NEARLY}near (convtranspose2d): a QuantizeLinear is missing between it and tanh_7 (tanh)")
+        f"{NEARLY}near (convtranspose2d): its input 'cos_5.out' is not quantized: cos_5 (cos) "
+        f"stands behind the DequantizeLinear")
     assert not module.accelerated
 
 

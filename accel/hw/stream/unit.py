@@ -95,7 +95,7 @@ class StreamUnit(wiring.Component):
         return m
 
     def _decode(self, m: Module, word: data.View, tag: data.View):
-        """What the word at the head of the queue asks for."""
+        """Decodes the word at the head of the queue."""
         opcodes, buffers = self.machine.opcodes, self.machine.config.buffers
         own, wrong = self.machine.immediates[self.unit.name], []
         row = word.loops[-1].extent

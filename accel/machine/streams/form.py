@@ -1,4 +1,4 @@
-"""What an instruction of a stream unit is: the component that computes it, and its meaning."""
+"""An instruction of a stream unit: the component that computes it, and its meaning."""
 
 import hashlib
 import inspect

@@ -1,4 +1,4 @@
-"""What an instruction of a stream unit computes of a network."""
+"""Functions of networks that an instruction of a stream unit computes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

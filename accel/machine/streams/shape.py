@@ -34,7 +34,7 @@ def number(dtype: str) -> Shape:
 
 @dataclass(frozen=True)
 class StreamShape:
-    """What a component of a stream unit must fit: its argument, and the source of its members.
+    """The fit of a component of a stream unit: its argument, and the source of its members.
 
     ``super().__init__(shape.members)`` gives a component these members:
 
@@ -85,7 +85,7 @@ class StreamShape:
 
     @property
     def i(self) -> Any:         # a layout, which stubs do not know as a shape
-        """What ``i`` carries."""
+        """The payload of ``i``."""
         return data.StructLayout({
             "data": self.a_elements.size,
             "fields": data.StructLayout({name: number(dtype)
@@ -94,7 +94,7 @@ class StreamShape:
 
     @property
     def o(self) -> Any:
-        """What ``o`` carries."""
+        """The payload of ``o``."""
         return data.StructLayout({"data": self.dst_elements.size, "last": 1})
 
     @property

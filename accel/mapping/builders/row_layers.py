@@ -110,7 +110,7 @@ def _between_turns(node: Node, x: View, z: View, selection: RowSelection, blocks
 
 
 def few_rows(node: Node, known: Forms, blocks: Blocks) -> str:
-    """How many rows fill less than half of an entry; "" where they fill more."""
+    """A phrase for rows that fill less than half of an entry; "" where they fill more."""
     rows, lanes = math.prod(known.shape(node.inputs[0])[:-1]), blocks.batch * blocks.block_out
     return f"{rows} of {lanes}" if 2 * rows < lanes else ""
 

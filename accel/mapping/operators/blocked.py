@@ -197,7 +197,7 @@ class Quantization:
 
 @dataclass(frozen=True)
 class Streamed:
-    """How an instruction of a stream unit computes the rows of ``quantized``.
+    """The way in which an instruction of a stream unit computes the rows of ``quantized``.
 
     name : of the instruction.
     buffers : of the stages ``input``, ``quantized`` and, where there is one, ``table``.

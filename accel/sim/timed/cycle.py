@@ -95,7 +95,7 @@ class _Config(ctypes.Structure):
 
 @cache
 def _result_type(structure: Structure) -> type[ctypes.Structure]:
-    """What a run gives, of so many units."""
+    """The record of a run, of so many units."""
     units = len(structure.units)
 
     return type("_Result", (ctypes.Structure,), {"_fields_": [

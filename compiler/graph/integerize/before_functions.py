@@ -29,7 +29,7 @@ class Between:
     slope: float = 1.0
 
     def kept(self, numbers: Array) -> Array:
-        """What is left of numbers."""
+        """The numbers that are left."""
         bent = np.where(numbers < 0, numbers * np.float32(self.slope), numbers)
         integers = np.clip(np.rint(bent / self.scale) + self.zp, -128, 127)
         made = ((integers - self.zp) * self.scale).astype(np.float32)
@@ -88,5 +88,5 @@ def _changes(steps: Function, numbers: Array) -> tuple[float, float] | None:
 
 
 def _off(steps: Function, between: Between, numbers: Array) -> float:
-    """How many steps other the result is where the numbers are stored before."""
+    """The steps by which the result differs where the numbers are stored before."""
     return float(np.abs(steps(between.kept(numbers)) - steps(numbers)).max())

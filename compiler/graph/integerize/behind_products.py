@@ -1,4 +1,4 @@
-"""What follows a product before the quantization, and becomes a part of it: bounds, a residual that
+"""Operators behind a product, before the quantization, become a part of it: bounds, a residual that
 its sums meet, and another multiplier below zero."""
 
 from collections.abc import Mapping

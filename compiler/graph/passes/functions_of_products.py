@@ -48,7 +48,7 @@ class FunctionsOfProducts:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an int8 comes: before `nodes`, which compute from `sums` alone; `product` makes these,
+    """A place for an int8: before `nodes`, which compute from `sums` alone; `product` makes these,
     perhaps moved."""
 
     between: Between
@@ -85,7 +85,7 @@ class _Search:
         return _Rewriting(self.graph, alone, beside).run() if alone or beside else self.graph
 
     def _place(self, quantize: Node) -> _Place | None:
-        """Where an int8 may come before the function that is quantized."""
+        """A place for an int8 before the function that is quantized."""
         parameters, region = self.view.parameters(quantize), self._region(quantize.inputs[0])
         if parameters is None or parameters[2] != "int8" or region is None or (
                 "litert" in quantize.attrs):
@@ -128,7 +128,7 @@ class _Search:
         return value in self.graph.constants and self.graph.constants[value].size == 1
 
     def _core(self, value: str) -> Node | None:
-        """What makes a value, but for operators that move its elements."""
+        """The node that makes a value, but for operators that move its elements."""
         node = self.view.producers.get(value)
         while node is not None and find(node.op).picks and len(self.readers[node.inputs[0]]) == 1:
             node = self.view.producers.get(node.inputs[0])
@@ -228,7 +228,7 @@ class _Rewriting:
 
 
 def _function(constants: Mapping[str, Array], nodes: Sequence[Node], source: str) -> Function:
-    """What the nodes compute of numbers of the source."""
+    """Computes the nodes of numbers of the source."""
     def computed(numbers: Array) -> Array:
         known = {source: numbers}
         for node in nodes:

@@ -1,4 +1,4 @@
-"""What all products in planes are made with: sums, and the numbers that these stand for."""
+"""Parts that all products in planes are made with: sums, and the numbers that these stand for."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
