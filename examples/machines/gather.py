@@ -29,7 +29,7 @@ from accel.machine.structure import SHIPPED_STRUCTURE, BufferRecord
 from compiler.tensorize import Immediate
 
 NUMBER_BITS = 16
-"""Of a number that names a row; with elements of a byte it takes two of them, the low one first."""
+"""Bits of a number that names a row: of bytes it takes two, the low one first."""
 
 
 class Gather(wiring.Component):

@@ -38,7 +38,7 @@ class _Orders:
     builder: Builder = field(init=False)
     producers: Mapping[str, Node] = field(init=False)
     steps: dict[str, tuple[Node, str]] = field(default_factory=dict)
-    """Of values that are places: the node that sorts, and the bytes that it sorts."""
+    """The node that sorts, and the bytes that it sorts, of values that are places."""
 
     def run(self) -> Graph:
         self.builder, self.producers = Builder.like(self.graph), self.graph.producers()
