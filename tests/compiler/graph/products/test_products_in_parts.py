@@ -101,7 +101,7 @@ def test_scales_that_the_run_knows(qdq, op: str, products: int) -> None:
 @settings(max_examples=tries(20))
 @given(st.data())
 def test_transposed_convolutions(qdq, data) -> None:
-    """Any window is right, also where no tap reaches some pixels, or pads are wider than the kernel."""
+    """Any window is right, also where no tap reaches some pixels, or pads are wide."""
     draw = data.draw
     one = qdq(seed=draw(st.integers(0, 1 << 16)), opset=21)
     group = draw(st.sampled_from([1, 2]))
