@@ -19,10 +19,6 @@ from bench.values.spread import spread
 ADDED_STEPS = 5
 """Steps that a sum of 16 bits may be off, whose multipliers have 16 bits, too (docs/int16.md)."""
 
-WIDE_STEPS = 2
-"""Steps that another result of 16 bits may be off: one by its multiplier, which has 16 bits, and
-one by a bias that is rounded to the steps of the sums."""
-
 MOVERS = {rule.op for rule in RULES.values() if rule.moves}
 
 
@@ -68,10 +64,10 @@ def _bounded(node: onnx.NodeProto, read: Sequence[_Known | None], opset: int, st
             kept = first.steps is not None and first.steps == _steps_of(intervals)
             if first.given or kept or not steps:
                 return [_Known(one.interval, first.given) for one in made]
-            most = _most_steps(made[0], steps, first.added)
-            return [_Known(one.interval.widened(most)) for one in made]
+            wide = first.added and made[0].interval.middle.dtype.itemsize == 2
+            return [_Known(one.interval.widened(ADDED_STEPS if wide else steps)) for one in made]
         case "QLinearConv" | "QLinearMatMul":
-            return [_Known(one.interval.widened(_most_steps(made[0], steps))) for one in made]
+            return [_Known(one.interval.widened(steps)) for one in made]
         case "Add" if not any(one is not None and one.given for one in read):
             return [replace(one, added=True) for one in made]
         case "Relu" | "Clip" | "Min" | "Max":
@@ -82,14 +78,6 @@ def _bounded(node: onnx.NodeProto, read: Sequence[_Known | None], opset: int, st
             return [replace(one, given=first.given and others, steps=first.steps if same else None)
                     for one in made]
     return made
-
-
-def _most_steps(made: _Known, steps: int, added: bool = False) -> int:
-    """The steps that the integer form of what is quantized, a sum of two tensors or another result,
-    may be off."""
-    if made.interval.middle.dtype.itemsize < 2:
-        return steps
-    return ADDED_STEPS if added else max(steps, WIDE_STEPS)
 
 
 def _steps_of(intervals: Sequence[Interval | None]) -> tuple[float, int, str] | None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.integerize.missing import before_reshapes
+from compiler.ops.integers.fixed_point import limits_of, multiplier_error
 from compiler.ops.records.broadcasting import along
 from compiler.ops.records.integer_forms import ACCUMULATOR_BITS, StaysFloat, Stored
 from compiler.ops.records.operator import Kind
@@ -121,22 +122,22 @@ class QuantizedView:
                          for array in (scale.astype(np.float64), stored_form(zero.reshape(-1))))
         return _moved(value, stored_form(source), along(zeros, source.ndim, axis)), scales
 
-    def bias(self, value: str, scales: np.ndarray, out: float) -> np.ndarray:
+    def bias(self, value: str, scales: np.ndarray, out: Stored) -> np.ndarray:
         """The bias in accumulator steps: integers in float64, one for each channel.
 
         A bias that was quantized with these scales keeps its integers; any other is rounded to
-        the nearest step. StaysFloat where that is more than a step of the result, `out`: the steps
-        of the sums are coarser than its own.
+        the nearest step. StaysFloat where that, and what the multiplier is off, are more than a
+        step of the result, `out`: the steps of the sums are coarser than its own.
         """
         if value in self.graph.constants:
             exact = _vector(value, self.graph.constants[value], scales) / scales
-            return _rounded(value, exact, scales / out)
+            return _rounded(value, exact, scales / out.scale, out)
         node, source = self._constant(value, "bias")
         scale, zero = (self.graph.constants[name].astype(np.float64) for name in node.inputs[1:])
         steps = _vector(value, source.astype(np.float64) - zero, scales)
         if np.allclose(scale, scales, rtol=1e-5, atol=0):
             return steps
-        return _rounded(value, steps * scale / scales, scales / out)
+        return _rounded(value, steps * scale / scales, scales / out.scale, out)
 
     def _between(self, node: Node | None) -> str:
         """The operator of elements that stands between a dequantization and who reads it."""
@@ -158,10 +159,14 @@ class QuantizedView:
         return node, self.graph.constants[node.inputs[0]]
 
 
-def _rounded(value: str, exact: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """The nearest integers, where these times the factors are within 1 of the exact numbers."""
+def _rounded(value: str, exact: np.ndarray, factors: np.ndarray, out: Stored) -> np.ndarray:
+    """The nearest integers, where results that have these, times the factors as multipliers have
+    them, are within a step of the exact ones."""
     rounded = np.rint(exact)
-    off = float(np.max(np.abs(rounded - exact) * factors, initial=0))
+    reach = max(abs(limit - out.zp) for limit in limits_of(out.dtype))
+    apart = np.abs(rounded - exact) * factors
+    off = max((float(one) + multiplier_error(float(factor)) * reach
+               for one, factor in zip(apart, factors, strict=True) if one), default=0.0)
     if off > 1:
         raise StaysFloat(f"its bias {value!r} in steps of the sums is {off:.3g} steps of the "
                          "result off")

@@ -49,6 +49,16 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
     return mult, shift
 
 
+def multiplier_error(real: float) -> float:
+    """The relative error of the multiplier that stands for a scale, 0 for one that it has none for.
+    """
+    try:
+        mult, shift = quantize_multiplier(real)
+    except ScaleRefused:
+        return 0.0
+    return abs(math.ldexp(mult, -shift) / real - 1) if real else 0.0
+
+
 def _range_text(real: float) -> str:
     return f"requantization scale must be 0 or between 2**-31 and 65535, not {real!r}"
 

@@ -61,7 +61,7 @@ class QuantizedInputs(Protocol):
         """int8 weight and float64 scale for each of the channels along the axis."""
         ...
 
-    def bias(self, value: str, scales: np.ndarray, out: float) -> np.ndarray:
+    def bias(self, value: str, scales: np.ndarray, out: Stored) -> np.ndarray:
         """The bias in accumulator steps: integers in float64, one for each channel. StaysFloat
         where these are more than a step of the result, `out`, from what it is."""
         ...
@@ -120,7 +120,7 @@ def weighted(view: QuantizedInputs, biases: tuple[str, ...], x: Stored, weight: 
     beyond int8 are cut to it."""
     steps = x.scale * scales
     weight = _cut(weight, x, steps / out.scale)
-    bias = view.bias(biases[0], steps, out.scale) if biases else np.zeros(len(steps))
+    bias = view.bias(biases[0], steps, out) if biases else np.zeros(len(steps))
     rows = weight.reshape(len(steps), -1).astype(np.int64)
     folded = bias - x.zp * rows.sum(axis=1)
     bounds = -limits_of(x.dtype)[0] * np.abs(rows).sum(axis=1) + np.abs(folded)
