@@ -7,11 +7,16 @@ from tests.support.operators.draws import (CLAMP, WINDOWS, Array, Draws, Operato
 
 _draws = Draws(20262)
 _rng = _draws.rng
-_normal = _draws.normal
 _int8 = _draws.int8
 _int16 = _draws.int16
 _parameters = _draws.parameters
 _multipliers = _draws.multipliers
+
+
+def _normal(*shape: int) -> Array:
+    """Numbers in sixteenths, of which float32 holds sums of products in any order."""
+    return np.rint(16 * _draws.normal(*shape)) / np.float32(16)
+
 
 def _for_blocks(count: int, terms: int) -> tuple[Array, Array]:
     """Biases and scales that make int8 of most sums of so many products."""
