@@ -74,7 +74,7 @@ class TopK(wiring.Component):
         return m
 
     def _chain_of(self, m: Module, row: int, held, busy: Value, lane: Value, place: Value,
-                  given: Value) -> Value:
+                  given: Value):
         """The cells of one row of entries; gives the lanes of the result that come next."""
         bits, lanes, fields = self._number.width, self._lanes, held.fields
         cell = data.StructLayout({"there": 1, "number": self._number, "place": PLACE_BITS})

@@ -12,13 +12,11 @@ from accel.machine.config import load
 from accel.mapping.target import AccelTarget
 from accel.machine.streams import StreamShape
 from accel.sim.checking.check import check
-from accel.sim.rtl import verilated
-from accel.sim.slice import simulator
 from compiler.graph import Graph
 from compiler.ops.registry import find
 from examples.machines.gather import Gather, gathered, machine, machine_of
 from tests.support.components import rows_through
-from tests.support.integer_graphs import Net, assert_right, run_program
+from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
 
 ENTRIES = 4096            # so many that the high byte of a number counts
 GEOMETRIES = Path("examples/geometries")
@@ -153,10 +151,7 @@ def test_a_network_with_an_embedding(dtype: str) -> None:
 def test_the_rtl_agrees() -> None:
     graph, inputs = lookup(60, 10, 6)
     program = assert_right(machine, graph, inputs)
-    runs = [run_program(machine, program, inputs, simulate) for simulate in (
-        simulator.simulate, verilated.simulate)]
-    for name in graph.outputs:
-        np.testing.assert_array_equal(runs[0][name], runs[1][name])
+    assert_simulators_agree(machine, program, inputs)
 
 
 @pytest.mark.slow

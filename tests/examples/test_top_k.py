@@ -12,12 +12,10 @@ from accel.machine.config import load
 from accel.machine.streams import StreamShape
 from accel.mapping.target import AccelTarget
 from accel.sim.checking.check import check
-from accel.sim.rtl import verilated
-from accel.sim.slice import simulator
 from compiler.graph import Graph
 from examples.machines.top_k import MOST, TopK, greatest, machine, machine_of
 from tests.support.components import rows_through
-from tests.support.integer_graphs import Net, assert_right, run_program
+from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
 
 GEOMETRIES = Path("examples/geometries")
 
@@ -146,10 +144,7 @@ def test_a_network_that_ends_in_top_k(count: int, layers: int) -> None:
 def test_the_rtl_agrees() -> None:
     graph, inputs = orders((2, 30), 5)
     program = assert_right(machine, graph, inputs)
-    runs = [run_program(machine, program, inputs, simulate) for simulate in (
-        simulator.simulate, verilated.simulate)]
-    for name in graph.outputs:
-        np.testing.assert_array_equal(runs[0][name], runs[1][name])
+    assert_simulators_agree(machine, program, inputs)
 
 
 @pytest.mark.slow
