@@ -30,6 +30,12 @@ class Weight:
         """The sum of each output's integers."""
         return self.steps.reshape(len(self.steps), -1).sum(axis=1, dtype=np.int64)
 
+    @property
+    def takes_any_zero(self) -> bool:
+        """True if 32 bits hold all sums of products with bytes less any zero point of theirs."""
+        least, greatest = ends_of_sums(self.steps, -255, 255)
+        return max(greatest, -least - 1) < 1 << SUM_BITS - 1
+
     def planes(self, dtype: str) -> int | None:
         """The elements of a type that hold all sums of products with such; None where 32 bits do
         not hold them."""

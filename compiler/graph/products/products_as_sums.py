@@ -97,7 +97,7 @@ class _Rewriting(Emitting):
         """Replaces a convolution of bytes with scales and zero points of groups of channels."""
         x = self.producers.get(node.inputs[0])
         if node.op not in IMAGES or x is None or x.op != "dequantizelinear" or (
-                x.inputs[0] in self.graph.constants or weight.planes("int8") is None):
+                x.inputs[0] in self.graph.constants or not weight.takes_any_zero):
             return False
         count, dtype = len(weight.steps), self.graph.values[x.inputs[0]].dtype
         scales, zeros = (_of_outputs(self.graph.constants[value], node.attrs.get("group", 1), count)
@@ -116,7 +116,7 @@ class _Rewriting(Emitting):
         """Replaces a product of bytes whose scale and zero point the run knows."""
         rows = node.op not in IMAGES
         found = scaled_bytes(self.graph, node.inputs[0], self.producers, rows)
-        if found is None or weight.planes("int8") is None:
+        if found is None or not weight.takes_any_zero:
             return False
         data, scale = found
         source, half = self.in_int8(data.value)

@@ -97,7 +97,7 @@ def _sums(emitting: Emitting, node: Node, a: TensorFactor, b: TensorFactor, turn
     depth = emitting.graph.values[a.value].shape[-1]
     x, y = (_Stored.of(emitting, node, each) for each in (a, b))
     bound = x.greatest * y.greatest * depth
-    if bound >= 1 << SUM_BITS - 1:
+    if x.farthest * y.farthest * depth >= 1 << SUM_BITS - 1:
         return None
     less = list[str]()
     if y.point:
@@ -140,6 +140,11 @@ class _Stored:
     def greatest(self) -> int:
         """The greatest magnitude of what a product multiplies."""
         return max(self.zero + 128, 127 - self.zero)
+
+    @property
+    def farthest(self) -> int:
+        """The greatest magnitude of what it stands for, less any zero point of its type."""
+        return 255 if self.point else self.greatest
 
     def totals(self, emitting: Emitting, node: Node, axis: int) -> str:
         """The sums of what a product multiplies along an axis, which is kept."""

@@ -182,6 +182,26 @@ def test_two_tensors_of_which_the_run_knows_scales(qdq, op: str, dynamic: tuple)
     assert in_planes(graph) == ["qmatmul", "joined_planes"]
 
 
+@pytest.mark.parametrize("constant", [True, False])
+def test_zero_points_of_the_run_may_take_sums_beyond_32_bits(qdq, constant: bool) -> None:
+    """Such products stay in float: bytes less theirs reach 255, not 128."""
+    one, count, factors = qdq(opset=21), 70_000, []
+    feeds = {"a": np.full((1, count), 255, np.uint8), "b": np.full((count, 1), 255, np.uint8),
+             "z": np.uint8(0), "s": np.float32(0.01)}
+    shapes = {"a": (1, count), "b": (count, 1)}
+    point, scale = one.input("z", dtype="uint8"), one.input("s")
+    for name in "a" if constant else "ab":
+        x, z = (one.add("Cast", value, to=6) for value in (
+            one.input(name, *shapes[name], dtype="uint8"), point))
+        factors.append(one.add("Mul", one.add("Cast", one.add("Sub", x, z), to=1), scale))
+    if constant:
+        factors.append(one.add("DequantizeLinear", one.constant(
+            np.full((count, 1), 127, np.int8)), one.constant(np.float32(0.01)), one.constant(
+                np.int8(0))))
+        del feeds["b"]
+    assert not in_planes(assert_alike(one.model(one.add("MatMul", *factors)), feeds))
+
+
 def dynamic(one, op: str, dtype: str, shape, values: Array, zero: int | None, **attrs):
     names = [one.input("x", *shape, dtype=dtype), one.constant(values)]
     if zero is not None:
