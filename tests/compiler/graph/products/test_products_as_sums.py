@@ -86,6 +86,18 @@ def test_channels_with_scales_and_zero_points_of_their_own(qdq, data) -> None:
     assert in_planes(assert_alike(one.model(y), feeds)) == ["qconv2d", "joined_planes"]
 
 
+def test_zero_points_of_channels_may_take_sums_beyond_32_bits(qdq) -> None:
+    one, each = qdq(opset=21), 70_000
+    steps = (one.constant(np.repeat(np.array([0.1, 0.2], np.float32), each)),
+             one.constant(np.zeros(2 * each, np.uint8)))
+    x = one.add("QuantizeLinear", one.input("x", 1, 2 * each, 1, 1), *steps, axis=1)
+    x = one.add("DequantizeLinear", x, *steps, axis=1)
+    w = one.add("DequantizeLinear", one.constant(np.full((2, each, 1, 1), 127, np.int8)),
+                one.constant(np.float32(0.01)), one.constant(np.int8(0)))
+    feeds = {"x": np.full((1, 2 * each, 1, 1), 90, np.float32)}
+    assert not in_planes(assert_alike(one.model(one.add("Conv", x, w, group=2)), feeds))
+
+
 def test_channels_of_a_group_with_several_scales_stay_in_float(qdq) -> None:
     one = qdq(opset=21)
     steps = one.constant(np.array([0.1, 0.2], np.float32)), one.constant(np.array([0, 0], np.int8))
