@@ -13,8 +13,8 @@ from typing import Any
 
 from compiler import te
 from compiler.ops.families import (activations, affine, convolutions, elementwise, gathers,
-                                   integer_maps, joins, movement, orders, pooling, products,
-                                   quantization, reductions, row_functions, scatters)
+                                   integer_maps, joins, movement, orders, piecewise, pooling,
+                                   products, quantization, reductions, row_functions, scatters)
 from compiler.ops.packed import channel_blocks, last_convolutions, quantized_blocks, winograd
 from compiler.ops.records.node import Attrs, Node, TensorType
 from compiler.ops.records.operator import Operator
@@ -23,8 +23,8 @@ from compiler.ops.sums import residuals, terms
 from compiler.te import Tensor
 
 FAMILIES = (convolutions, pooling, products, residuals, activations, elementwise, reductions,
-            movement, joins, gathers, scatters, quantization, affine, integer_maps, terms,
-            row_functions, orders, channel_blocks, quantized_blocks, winograd, last_convolutions)
+            movement, joins, gathers, scatters, quantization, affine, integer_maps, piecewise,
+            terms, row_functions, orders, channel_blocks, quantized_blocks, winograd, last_convolutions)
 
 
 def collected(families: Iterable[Any]) -> dict[str, Operator]:

@@ -22,8 +22,9 @@ from compiler.graph.integerize.litert_operators import composed, matched
 from compiler.graph.integerize.maps import mapped
 from compiler.graph.integerize.masks import Masks
 from compiler.graph.integerize.missing import MissingQuantizations
+from compiler.graph.integerize.pieces import in_pieces
 from compiler.graph.integerize.quantized import stored_form
-from compiler.graph.integerize.regions import Regions
+from compiler.graph.integerize.regions import Region, Regions
 from compiler.graph.integerize.row_totals import is_row_total, row_total
 from compiler.graph.integerize.rows import row_function, rows_of
 from compiler.graph.integerize.tables import tabled
@@ -236,8 +237,19 @@ class _Rewriting(Writing):
                 raise StaysFloat(f"{value!r} has {bits} bits and its result {out.dtype[3:]}")
         if wide and not self.floats.isdisjoint(region.sources):
             raise StaysFloat("what it reads is quantized from float")
-        return (tabled(self.view, region) if len(region.sources) == 1 and not wide else
+        if len(region.sources) == 1 and not wide:
+            return (tabled(self.view, region),)
+        return (self._wide(region, core, out, bounds) if wide else
                 mapped(self.view, region, core, out, bounds),)
+
+    def _wide(self, region: Region, core: Node, out: Stored, bounds: Bounds) -> IntegerNode:
+        """The map of a region of 16 bits; where it has none and one source, its polynomials."""
+        try:
+            return mapped(self.view, region, core, out, bounds)
+        except (StaysFloat, ScaleRefused):
+            if len(region.sources) > 1:
+                raise
+        return in_pieces(self.view, region)
 
     def _as_kernel(self, node: Node, core: Node | None, out: Stored, activations: list[Node]
                    ) -> IntegerNode | None:

@@ -17,17 +17,18 @@ def tabled(view: QuantizedView, region: Region) -> IntegerNode:
     (source,), result = region.sources, region.nodes[-1].outputs[0]
     if view.shape(source) != view.shape(result):
         raise StaysFloat("a constant gives it more dimensions than its input has")
+    signed = view.graph.values[source].dtype == "int8"
+    numbers = BYTES if signed else BYTES.view(np.uint8) ^ 128
     return IntegerNode("qtable", (view.stored[source],), {},
-                       (("table", stored_form(_evaluated(view, source, region))),))
+                       (("table", stored_form(evaluated(view, region, numbers))),))
 
 
-def _evaluated(view: QuantizedView, source: str, region: Region) -> np.ndarray:
-    """The results of the nodes for all 256 values of the source, by the meanings of operators, or
-    as the kernels of LiteRT store it."""
-    graph = view.graph
-    signed = graph.values[source].dtype == "int8"
+def evaluated(view: QuantizedView, region: Region, numbers: np.ndarray) -> np.ndarray:
+    """The results of a region with one source for these numbers of it, by the meanings of
+    operators, or as the kernels of LiteRT store it. Raises StaysFloat where one is no number."""
+    graph, (source,) = view.graph, region.sources
     defined = {node.inputs[0] for node in region.nodes if kernel_of(node) in REAL}
-    known: dict[str, np.ndarray] = {source: BYTES if signed else BYTES.view(np.uint8) ^ 128}
+    known: dict[str, np.ndarray] = {source: numbers}
     for node in region.nodes:
         inputs = [known[value] if value in known else graph.constants[value].reshape(())
                   for value in node.inputs]

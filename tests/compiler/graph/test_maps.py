@@ -229,11 +229,3 @@ def test_arithmetic_of_16_bits_stays_where_it_is_quantized(qdq) -> None:
     assert "qmap" not in [node.op for node in graph.nodes]
     assert any(note == "part (mul) stays in float: what it reads is quantized from float"
                for note in graph.notes)
-
-
-def test_tables_of_16_bits_say_why(qdq) -> None:
-    one = qdq(opset=21)
-    x = one.dequantize(one.input("x", 4, dtype="int16"), 0.01, 0, "int16")
-    q = one.quantize(one.add("Erf", x), 1e-4, 0, "int16")
-    notes = optimize(convert(one.model(q, dtypes={q: "int16"}))).notes
-    assert any("erf is no sum, product, minimum, maximum or magnitude" in note for note in notes)

@@ -85,6 +85,10 @@ ELEMENTWISE = [
     OperatorCase("to_int8", {}, (np.arange(256).astype(np.uint8),)),
     OperatorCase("qtable", {}, (np.arange(-128, 128).astype(np.int8), _int8(256))),
     OperatorCase("qtable", {}, (_int8(2, 3, 5, 7), _int8(256))),
+    *(OperatorCase("qpieces", {"fraction": fraction, "bent": bent}, (
+        np.linspace(-2**15, 2**15 - 1, 999).astype(np.int16).reshape(shape),
+        *(_int8(256) for _ in range(6)))) for fraction, bent, shape in (
+            (12, 6, (3, 333)), (8, 0, (9, 1, 111)))),
     OperatorCase("qbelow_max", {}, (_int8(3, 4, 9),)),
     OperatorCase("qsoftmax", {"mult": 40000, "shift": 37, "zp": -128, "lo": -128, "hi": 127},
                  (_int8(5, 21), *exponentials(0.02), RECIPROCALS)),
