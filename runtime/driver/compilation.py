@@ -42,7 +42,7 @@ from runtime.devices.device import Device, SimulatedDevice, require_options, sim
 from runtime.exporting.scales import Scales, scales_of
 from runtime.pricing.link import LINK, Link
 from runtime.module import Module, Settings, Step
-from runtime.driver.pipeline import Built, Compile, Divide, LayOut, build, pipeline
+from runtime.driver.pipeline import Built, Compile, Divide, LayOut, build, cheapest
 from runtime.driver.quantization import quantize
 from runtime.driver.targets import Placed, Targets, accelerator, request
 
@@ -182,11 +182,10 @@ def compile_on(model: Model, targets: Targets, auto: bool = False, *, integerize
     require_room(graph)
     settings = {"integerize": integerize, "threads": threads}
 
-    stages = pipeline(targets, pins, auto, integerize, objective == "throughput")
-
     def make() -> Made:
         with strictly(strict):
-            built = build(stages, graph, after)
+            built = cheapest(graph, targets, pins, auto, integerize, objective == "throughput",
+                             after)
         times = built.choice.pricing.times if built.choice else {}
         return module_of(built, targets, settings, scales_of(graph)), times
 

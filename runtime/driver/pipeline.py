@@ -197,13 +197,42 @@ def _is_float(graph: Graph) -> bool:
 
 
 def pipeline(targets: Targets, pins: Pins | None = None, auto: bool = False,
-             integerize: bool = True, pipelined: bool = False) -> tuple[PipelineStage, ...]:
-    """The whole list, for these targets."""
+             integerize: bool = True, pipelined: bool = False, twice: bool = True
+             ) -> tuple[PipelineStage, ...]:
+    """The whole list, for these targets. `twice` as in `standard_passes`."""
     auto = auto and len(targets.names) > 1
     return (*standard_passes(integerize, targets.accumulator_bits, targets.exact,
-                             sums=not targets.exact, takes=targets.takes_rows),
+                             sums=not targets.exact, takes=targets.takes_rows, twice=twice),
             Divide(targets, pins, auto, pipelined=pipelined), LayOut(targets),
             Compile(targets, integerize))
+
+
+def cheapest(graph: Graph, targets: Targets, pins: Pins | None = None, auto: bool = False,
+             integerize: bool = True, pipelined: bool = False, after: AfterStage | None = None
+             ) -> Built:
+    """The graph, built for these targets. With `auto` products are computed twice where the whole
+    costs less so: where these make no difference, nothing is built a second time.
+    """
+    lists = [pipeline(targets, pins, auto, integerize, pipelined, twice) for twice in (True, False)]
+    if not auto or ACCEL not in targets.names or _are_alike(graph, *lists):
+        return build(lists[0], graph, after)
+    built = [build(stages, graph) for stages in lists]
+    best = min(range(len(built)), key=lambda place: _cost(built[place]))
+    return built[best] if after is None else build(lists[best], graph, after)
+
+
+def _cost(built: Built) -> float:
+    return built.choice.price.cost if built.choice else 0.0
+
+
+def _are_alike(graph: Graph, first: Sequence[PipelineStage], second: Sequence[PipelineStage]
+               ) -> bool:
+    """True if the first stages that differ make the same of a graph, all others do so, too."""
+    for stage, other in zip(first, second, strict=True):
+        if stage != other:
+            return stage(graph).nodes == other(graph).nodes
+        graph = stage(graph)
+    return True
 
 
 def build(stages: Sequence[PipelineStage], graph: Graph, after: AfterStage | None = None) -> Built:

@@ -9,6 +9,7 @@ from compiler.graph import evaluate, optimize, standard_passes
 from compiler.graph.division.partition import ACCEL, partition, subgraph
 from compiler.graph.integerize.before_functions import int8_before
 from compiler.ops.records.integer_forms import Stored
+from runtime import compile as compile_model
 from tests.support.integer_graphs import assert_right
 from tests.support.machines import SHORT, TINY
 
@@ -135,6 +136,13 @@ def test_for_others_that_read_an_accelerator_computes_twice(qdq, case: str, scal
                                    (scale, scale, 0.5 if case == "other scales" else 1e-4),
                                    strict=True):
         assert np.abs(found - wanted).max() <= 1.01 * step
+
+
+def test_auto_computes_once_what_only_the_host_computes(qdq) -> None:
+    """The second product is of use to an accelerator alone; here none is worth its start."""
+    module = compile_model(read_twice(qdq, "the result is read"), "auto:tiny-1x4x4", cache=False)
+    assert module.auto["chosen"] == "host"
+    assert [node.op for node in module.partition.graph.nodes].count("qconv2d") == 1
 
 
 def test_the_range_is_where_the_result_changes() -> None:
