@@ -24,7 +24,8 @@ from compiler.te import Tensor
 
 FAMILIES = (convolutions, pooling, products, residuals, activations, elementwise, reductions,
             movement, joins, gathers, scatters, quantization, affine, integer_maps, piecewise,
-            terms, row_functions, orders, channel_blocks, quantized_blocks, winograd, last_convolutions)
+            terms, row_functions, orders, channel_blocks, quantized_blocks, winograd,
+            last_convolutions)
 
 
 def collected(families: Iterable[Any]) -> dict[str, Operator]:
