@@ -14,8 +14,8 @@ MOST_OFF = 0.98
 """Steps of the result, less than one: so both round to neighbours at most."""
 
 FLAT = 0.25             # steps within which a result counts as one that no longer changes
-SLOPES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.125)
-"""How much of a number below zero is kept, tried in this order."""
+SLOPES = (0.7, 0.6, 0.5, 0.42, 0.35, 0.3, 0.25, 0.125)
+"""How much of a number below zero may be kept where all of it is too much."""
 COARSE, FINE = 1 << 15, 16          # numbers on a side of zero; in a step of int8
 FAR = np.array([2, 16, 1e4, 1e8], np.float32)
 
@@ -47,8 +47,8 @@ def is_in_products(function: Function) -> bool:
 
 
 def int8_before(function: Function, out: Stored) -> Between | None:
-    """The int8 before a function whose result is quantized; None where it makes the result more
-    than `MOST_OFF` steps other.
+    """The int8 before a function whose result is quantized: a straight one, else the bent one that
+    makes the result least other; None where that is more than `MOST_OFF` steps.
     """
     def steps(numbers: Array) -> Array:
         with np.errstate(all="ignore"):
@@ -62,11 +62,13 @@ def int8_before(function: Function, out: Stored) -> Between | None:
     least, most = min(changes[0], 0.0), max(changes[1], 0.0)
     step = (most - least) / 255
     fine = np.linspace(least - step, most + step, 257 * FINE + 1, dtype=np.float32)
-    for slope in SLOPES if least < 0 else SLOPES[:1]:
-        between = _between(least * slope, most, slope)
-        if max(_off(steps, between, tried) for tried in (numbers, fine)) <= MOST_OFF:
-            return between
-    return None
+    def off(between: Between) -> float:
+        return max(_off(steps, between, tried) for tried in (numbers, fine))
+
+    best = _between(least, most, 1.0)
+    if off(best) > MOST_OFF and least < 0:
+        best = min((_between(least * slope, most, slope) for slope in SLOPES), key=off)
+    return best if off(best) <= MOST_OFF else None
 
 
 def _between(least: float, most: float, slope: float) -> Between:
