@@ -19,6 +19,7 @@ Every stage's result has a text form, and every stage a contract, its docstring.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, ClassVar
 
 from compiler.defects import blamed, is_defect, told
@@ -27,7 +28,7 @@ from compiler.graph.division.partition import ACCEL, HOST, Partition, subgraph
 from compiler.graph.division.placement import Pins
 from compiler.graph.division.prefixes import masks_of
 from compiler.graph.division.protocols import CannotCompile, Compiled, CompilesPrefixes
-from compiler.graph.graph import Graph
+from compiler.graph.graph import Graph, Node
 from compiler.graph.notes import Note
 from compiler.graph.passes.pipeline import AfterStage, PipelineStage, run, standard_passes
 from compiler.ops.records.operator import Numbers
@@ -197,12 +198,14 @@ def _is_float(graph: Graph) -> bool:
 
 
 def pipeline(targets: Targets, pins: Pins | None = None, auto: bool = False,
-             integerize: bool = True, pipelined: bool = False, twice: bool = True
-             ) -> tuple[PipelineStage, ...]:
-    """The whole list, for these targets. `twice` as in `standard_passes`."""
+             integerize: bool = True, pipelined: bool = False, sums: bool = True,
+             twice: bool = True) -> tuple[PipelineStage, ...]:
+    """The whole list, for these targets. `sums` and `twice` are as in `standard_passes`, where an
+    accelerator is among the targets.
+    """
     auto = auto and len(targets.names) > 1
     return (*standard_passes(integerize, targets.accumulator_bits, targets.exact,
-                             sums=not targets.exact, takes=targets.takes_rows, twice=twice),
+                             sums and not targets.exact, targets.takes_rows, twice),
             Divide(targets, pins, auto, pipelined=pipelined), LayOut(targets),
             Compile(targets, integerize))
 
@@ -210,29 +213,39 @@ def pipeline(targets: Targets, pins: Pins | None = None, auto: bool = False,
 def cheapest(graph: Graph, targets: Targets, pins: Pins | None = None, auto: bool = False,
              integerize: bool = True, pipelined: bool = False, after: AfterStage | None = None
              ) -> Built:
-    """The graph, built for these targets. With `auto` products are computed twice where the whole
-    costs less so: where these make no difference, nothing is built a second time.
+    """The graph, built for these targets. With `auto` products that nothing quantizes are sums of
+    integers, or computed twice, only where the whole costs less so. Lists of stages that make the
+    same graph are built once.
     """
-    lists = [pipeline(targets, pins, auto, integerize, pipelined, twice) for twice in (True, False)]
-    if not auto or ACCEL not in targets.names or _are_alike(graph, *lists):
+    lists = [pipeline(targets, pins, auto, integerize, pipelined, sums, twice)
+             for sums, twice in ((True, True), (True, False), (False, False))]
+    if not auto or targets.exact:
         return build(lists[0], graph, after)
-    built = [build(stages, graph) for stages in lists]
+    different = _different(graph, lists)
+    if len(different) == 1:
+        return build(different[0], graph, after)
+    built = [build(stages, graph) for stages in different]
     best = min(range(len(built)), key=lambda place: _cost(built[place]))
-    return built[best] if after is None else build(lists[best], graph, after)
+    return built[best] if after is None else build(different[best], graph, after)
 
 
 def _cost(built: Built) -> float:
-    return built.choice.price.cost if built.choice else 0.0
+    assert built.choice is not None
+    return built.choice.price.cost
 
 
-def _are_alike(graph: Graph, first: Sequence[PipelineStage], second: Sequence[PipelineStage]
-               ) -> bool:
-    """True if the first stages that differ make the same of a graph, all others do so, too."""
-    for stage, other in zip(first, second, strict=True):
-        if stage != other:
-            return stage(graph).nodes == other(graph).nodes
-        graph = stage(graph)
-    return True
+def _different(graph: Graph, lists: Sequence[Sequence[PipelineStage]]
+               ) -> list[Sequence[PipelineStage]]:
+    """The lists of which no earlier one makes the same graph."""
+    shared = list(takewhile(lambda alike: all(stage == alike[0] for stage in alike), zip(*lists)))
+    start = run([stage for stage, *_ in shared], graph)
+    found: list[tuple[Sequence[PipelineStage], tuple[Node, ...]]] = []
+    for stages in lists:
+        passes = list(takewhile(lambda stage: not isinstance(stage, Divide), stages))
+        nodes = run(passes[len(shared):], start).nodes
+        if all(nodes != known for _, known in found):
+            found.append((stages, nodes))
+    return [stages for stages, _ in found]
 
 
 def build(stages: Sequence[PipelineStage], graph: Graph, after: AfterStage | None = None) -> Built:
