@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from accel.machine.machine import Machine
 from accel.mapping.selecting.selection import select
 from compiler.frontend import convert
 from compiler.graph import evaluate, optimize
@@ -25,10 +24,6 @@ def gelu(one, x):
     return one.add("Mul", half, one.add("Add", erf(one, x), one.constant(np.float32(1))))
 
 
-def silu(one, x):
-    return one.add("Mul", x, one.add("Sigmoid", x))
-
-
 def own(op, **attrs):
     return lambda one, x: one.add(op, x, **attrs)
 
@@ -43,9 +38,8 @@ def functions(one, function, dtype, scale, zeros, out):
 @pytest.mark.parametrize(("function", "scale", "out", "dtype"), [
     (erf, 4 / 32768, 1 / 32768, "int16"), (gelu, 4 / 32768, 4 / 32768, "uint16"),
     (gelu, 12 / 32768, 12 / 32768, "int16"), (gelu, 4 / 32768, 0.5 / 32768, "int16"),
-    (silu, 2e-4, 3e-4, "int16"), (own("Tanh"), 3e-4, 1e-4, "uint16"),
     (own("Sigmoid"), 3e-4, 1 / 65535, "int16"), (own("Elu", alpha=1.0), 1e-4, 1.1e-4, "int16"),
-    (own("Softplus"), 2e-4, 2.3e-4, "uint16"), (own("Exp"), 5e-5, 2e-4, "int16")])
+    (own("Exp"), 5e-5, 2e-4, "uint16")])
 def test_a_function_is_within_a_step_for_every_number(qdq, function, scale, out, dtype) -> None:
     """Some results lie beyond the type."""
     middle = 0 if dtype == "int16" else 1 << 15
@@ -61,8 +55,7 @@ def test_a_function_is_within_a_step_for_every_number(qdq, function, scale, out,
         assert select(machine, graph, node).steps
 
 
-@pytest.mark.parametrize("machine", [DEEP, SHALLOW])
-def test_accelerators_compute_the_same(qdq, machine: Machine) -> None:
+def test_the_accelerator_computes_the_same(qdq) -> None:
     """Behind a product, as in a transformer; rows and channels fill no blocks."""
     one = qdq(opset=21)
     x = one.requantized(one.input("x", 3, 7, 5), 1e-4, 0, "int16")
@@ -71,7 +64,7 @@ def test_accelerators_compute_the_same(qdq, machine: Machine) -> None:
     y = one.requantized(one.add("MatMul", x, weight), 2e-4, 0, "int16")
     z = one.requantized(erf(one, y), 1 / 32768, 0, "int16")
     model = one.model(z)
-    module = compile_model(model, "accel", machine=machine, cache=False)
+    module = compile_model(model, "accel", machine=DEEP, cache=False)
     feeds = {"x": one.rng.normal(size=(3, 7, 5)).astype(np.float32)}
     assert [node.op for segment in module.partition.segments if segment.target == ACCEL
             for node in segment.nodes] == ["qdense", "qpieces"]
