@@ -241,10 +241,15 @@ def _twice(machine: Machine, unit: str, level: int, extent: int) -> Instruction:
 
 
 def _interval(machine: Machine, unit: str) -> int:
-    """Cycles from an iteration of gemm or vector to the next one into the same entry."""
+    """Cycles from an iteration of gemm or vector to the next one into the same entry; from a row
+    of one entry to the next, where a stream unit's first instruction says how many."""
     match machine.structure.kind(unit):
         case UnitKind.GEMM: return plan(machine, unit).hazard_cycles + 1
         case UnitKind.VECTOR: return machine.config.vector_beats
+        case UnitKind.STREAM:
+            first = machine.of_unit(unit)[0].name
+            return next((max(1, round(computes.cycles(1))) for form, computes in machine.of_rows
+                         if form.name == first), 1)
     return 1
 
 
