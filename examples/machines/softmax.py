@@ -18,7 +18,7 @@ from accel.machine.structure import SHIPPED_STRUCTURE, BufferRecord
 from compiler.ops.integers.fixed_point import requantize
 from compiler.tensorize import Immediate
 
-LONGEST, WIDE, FILL = 64, 32, 8         # entries of a row; powers in an entry of the table, its entries
+LONGEST, WIDE, FILL = 64, 32, 8         # entries of a row; powers in an entry, entries of a table
 FIELDS = {"count": "uint16", "mult": "uint16", "shift": "uint8", **dict.fromkeys(
     ("zp", "lo", "hi"), "int8")}
 

@@ -11,7 +11,7 @@ from accel.machine.streams import StreamShape
 from compiler.ops.families.row_functions import RECIPROCALS
 
 FIRST_RECIPROCALS = tuple(int(number) + 192 for number in RECIPROCALS)
-"""First approximations of 2**22 / v, by bits 6 to 13 of a number v of 15 bits whose highest is 1."""
+"""First approximations of 2**22 / v, by bits 6 to 13 of v, a number of 15 bits, the highest 1."""
 
 
 class LaneTables(wiring.Component):

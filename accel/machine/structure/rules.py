@@ -10,7 +10,8 @@ from accel.machine.structure.records import (
     CAUSES, ENTRIES, EXTENTS, FETCH, IMMEDIATE, MOST_BUFFERS, MOST_UNITS, OPERANDS, SEGMENTS, TYPES,
     BufferRecord, Unit, UnitKind)
 
-Units, Buffers = Sequence[Unit], Sequence[BufferRecord]
+Units = Sequence[Unit]
+Buffers = Sequence[BufferRecord]
 
 _PARTS = frozenset(
     "activity arbiter available bases blocked blocked_index clk commands control count counter "
