@@ -100,7 +100,6 @@ HOUSES = ("compiler", "accel", "runtime", "fpga", "lockstep")
 TWO_CLASSES = {
     "Counters", "Store", "Tokens", "Update",    # a hardware unit, and what it counts or carries out
     "Expressions",                              # alike in the back ends for LLVM and for GPUs
-    "Kind",                                     # of an operator, and of a unit
 }
 """Names that two public classes may have."""
 

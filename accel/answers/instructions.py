@@ -9,7 +9,7 @@ from accel.machine.declare import InstructionForm
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.streams import StreamForm
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 from accel.answers.products import why_no_depthwise, why_no_product
 from accel.answers.streams import why_no_rows
 from accel.answers.vector import SLOWER, why_no_element
@@ -58,7 +58,7 @@ def answers(machine: Machine, programs: Sequence[AccelProgram], graph: Graph,
     segments = [forms_of(core(part), blocks_of(machine.config)) for part in parts]
     return tuple(_answer(machine, name, forms[0], programs, graph, segments, host)
                  for name, forms in machine.forms.items()
-                 if forms[0].unit in (Kind.GEMM, Kind.VECTOR, Kind.STREAM)
+                 if forms[0].unit in (UnitKind.GEMM, UnitKind.VECTOR, UnitKind.STREAM)
                  and name not in twins(machine))
 
 

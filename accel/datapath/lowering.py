@@ -9,7 +9,7 @@ from accel.datapath.dataflow import COMPARISONS, Dataflow, DataflowNode, Interva
 from accel.datapath.floats import FORMATS, Floats, float_bits
 from accel.machine.intrinsics import TABLE
 from accel.machine.declare import is_static
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 from compiler import te
 from compiler.ir.affine import Linear, from_linear, linear
 from compiler.ir.arithmetic import apply_expr
@@ -52,7 +52,7 @@ class _Lowering:
     def __init__(self, graph: Dataflow, body: Intrinsic, tables: int,
                  shapes: Mapping[str, tuple[int, ...]], reduced: tuple[int, ...]):
         self.graph, self.body, self.tables, self.shapes = graph, body, tables, shapes
-        self.across = len(body.axes) - 1 if body.unit == Kind.VECTOR else None
+        self.across = len(body.axes) - 1 if body.unit == UnitKind.VECTOR else None
         self.axes = [(axis.var, axis.extent) for axis in body.axes]
         self.terms = list(body.reduce_axes)
         if self.across is not None and self.terms:      # the lanes of a row are the terms

@@ -39,7 +39,7 @@ from accel.datapath.placement import CONSTANTS, Operation, StagePlacement, merge
 from accel.datapath.sharing import share
 from accel.machine.intrinsics import TABLE, operand_field
 from accel.machine.machine import Machine
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 from accel.machine.timing import TIMING, CoreTiming
 from compiler import te
 from compiler.lazy import cached_property
@@ -48,7 +48,7 @@ from compiler.tensorize import Intrinsic, Operand
 
 __all__ = ["SELECT_CYCLES", "DatapathPlan", "PlanError", "arranged", "open_instructions", "plan"]
 
-SELECT_CYCLES = {Kind.GEMM.value: 0, Kind.VECTOR.value: 1}
+SELECT_CYCLES = {UnitKind.GEMM.value: 0, UnitKind.VECTOR.value: 1}
 """Cycles from the data of the buffers to operands at stage 0: in vector sources are selected into a
 register."""
 
@@ -148,7 +148,7 @@ class DatapathPlan:
     def third(self) -> tuple[str, ...]:
         """The buffers that the field c of a word addresses, for bodies of three operands."""
         return tuple(dict.fromkeys(
-            operand.scopes[0] for body in self.bodies if body.unit == Kind.VECTOR
+            operand.scopes[0] for body in self.bodies if body.unit == UnitKind.VECTOR
             for operand in body.operands if operand_field(body, operand.name) == "c"))
 
     @cached_property
@@ -311,12 +311,12 @@ def plan(machine: Machine, unit: str) -> DatapathPlan:
             raise PlanError(f"Bodies of {unit} must have one tile, but {body.name} differs from "
                             f"{first.name}")
     config = machine.config
-    interval = config.vector_beats if kind == Kind.VECTOR else 1
+    interval = config.vector_beats if kind == UnitKind.VECTOR else 1
     if interval > 1:
         _check_elementwise(bodies, interval)
-    soft = kind == Kind.GEMM and config.dsp_multipliers < config.macs_per_cycle
+    soft = kind == UnitKind.GEMM and config.dsp_multipliers < config.macs_per_cycle
     opcodes = tuple(machine.opcodes[body.name] for body in bodies)
-    shape = config.vector_tile if kind == Kind.VECTOR else first.dst.shape
+    shape = config.vector_tile if kind == UnitKind.VECTOR else first.dst.shape
     made = arranged(kind, bodies, opcodes, shape, interval, config.stage_depth, soft,
                     config.buffers[tables].depth, config.timing)
     return replace(made, meeting=_meeting(bodies, config.stage_depth, config.timing))
@@ -329,7 +329,7 @@ def _meeting(bodies: tuple[Intrinsic, ...], stage_depth: int, timing: CoreTiming
     first = bodies[0]
     if not updates or not te.is_float(first.dst.dtype):
         return None
-    for body in bodies if first.unit == Kind.VECTOR else ():
+    for body in bodies if first.unit == UnitKind.VECTOR else ():
         if body.update != "assign":
             raise PlanError(f"Update of {body.name} must be assign, not {body.update}, where acc "
                             f"holds {body.dst.dtype}: only gemm waits for sums of floats")
@@ -338,9 +338,9 @@ def _meeting(bodies: tuple[Intrinsic, ...], stage_depth: int, timing: CoreTiming
     results = {"assign": new, "sum": old + new, "max": te.maximum(old, new),
                "min": te.minimum(old, new)}
     operands = tuple(Operand(name, dst.shape, dst.dtype, dst.storage) for name in ("old", "new"))
-    forms = tuple(Intrinsic(update, Kind.GEMM.value, dst, operands, first.axes, results[update],
+    forms = tuple(Intrinsic(update, UnitKind.GEMM.value, dst, operands, first.axes, results[update],
                             "assign", (), loops=0) for update in ("assign", *updates))
-    return arranged(Kind.GEMM.value, forms, tuple(range(len(forms))), dst.shape,
+    return arranged(UnitKind.GEMM.value, forms, tuple(range(len(forms))), dst.shape,
                     stage_depth=stage_depth, timing=timing)
 
 
@@ -372,7 +372,7 @@ def arranged(unit: str, bodies: tuple[Intrinsic, ...], opcodes: tuple[int, ...],
 def open_instructions(machine: Machine, unit: str) -> int:
     """The most started and not retired instructions of a unit."""
     kind = machine.structure.unit(machine.structure.meant(unit)).kind
-    computes = kind in (Kind.GEMM, Kind.VECTOR)
+    computes = kind in (UnitKind.GEMM, UnitKind.VECTOR)
     return plan(machine, unit).retire_depth if computes else machine.config.timing.in_flight
 
 

@@ -20,7 +20,7 @@ from accel.estimates.fitting import fitted, quantile, rounded
 from accel.estimates.paths import longest_path
 from accel.estimates.runs import DATA, Routing
 from accel.machine.machine import Machine
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 
 COEFFICIENTS = DATA / "clock.toml"
 
@@ -61,7 +61,7 @@ class ClockModel:
 
 def period_terms(machine: Machine) -> dict[str, float]:
     """The amounts that a period grows with."""
-    plans = [plan(machine, unit.name) for kind in (Kind.GEMM, Kind.VECTOR)
+    plans = [plan(machine, unit.name) for kind in (UnitKind.GEMM, UnitKind.VECTOR)
              for unit in machine.structure.of_kind(kind)]
     plans += [planned.meeting for planned in plans if planned.meeting]
     slowest = max(map(longest_path, plans))

@@ -29,7 +29,7 @@ from accel.figures.accesses import AccessProfile
 from accel.machine import isa
 from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 
 ENERGY_UNITS: tuple[str, ...] = ("dram", "inp", "wgt", "res", "par", "acc", "out", "tab", "fetch",
                                  "load", "gemm", "vector", "store", "idle")
@@ -169,7 +169,7 @@ def _moving(config: AccelConfig, table: EnergyTable) -> dict[str, tuple[str, flo
 
 def _datapaths(machine: Machine) -> dict[str, DatapathPlan]:
     """The datapath of each unit that has one, by its name."""
-    return {unit.name: plan(machine, unit.name) for kind in (Kind.GEMM, Kind.VECTOR)
+    return {unit.name: plan(machine, unit.name) for kind in (UnitKind.GEMM, UnitKind.VECTOR)
             for unit in machine.structure.of_kind(kind)}
 
 

@@ -13,7 +13,7 @@ from accel.hw.interface import INDEX_BITS
 from accel.machine.config import PARAM_BYTES, BufferGeometry
 from accel.machine.isa import WORD_BITS
 from accel.machine.machine import Machine
-from accel.machine.structure import Kind, Unit
+from accel.machine.structure import Unit, UnitKind
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import bits, record_places
 
@@ -75,16 +75,16 @@ def buffer_copies(machine: Machine) -> Iterator[BufferCopy]:
 def _ports(machine: Machine, buffer: str, reader: Unit) -> int:
     """Read ports of a buffer for a unit; of tables of vector one for each lookup, of which there
     may be none."""
-    looks_up = reader.kind is Kind.VECTOR and buffer in reader.at("table")
+    looks_up = reader.kind is UnitKind.VECTOR and buffer in reader.at("table")
     return plan(machine, reader.name).count("lookup") if looks_up else 1
 
 
 def _like(buffer: str, reader: Unit) -> str:
     if reader.kind.moves:
         return "out"
-    if reader.kind is Kind.GEMM:
+    if reader.kind is UnitKind.GEMM:
         return "inp" if buffer in reader.at("a") else "wgt"
-    known = {"record": "par", "table": "tab"} if reader.kind is Kind.VECTOR else {}
+    known = {"record": "par", "table": "tab"} if reader.kind is UnitKind.VECTOR else {}
     return next((role for operand, role in known.items() if buffer in reader.at(operand)), "res")
 
 

@@ -21,7 +21,7 @@ from accel.hw.stream.unit import StreamUnit
 from accel.machine.config import AccelConfig
 from accel.machine.isa import WORD_BITS, WORD_BYTES
 from accel.machine.machine import Machine
-from accel.machine.structure import SHIPPED_STRUCTURE, Kind, Unit
+from accel.machine.structure import SHIPPED_STRUCTURE, Unit, UnitKind
 from accel.sim.slice.netlist import netlist_of
 from compiler.te import bits
 
@@ -58,9 +58,9 @@ def parts(machine: Machine) -> dict[str, CorePart]:
     """The parts of a machine's core, by name: those of units and buffers by that of their role."""
     machine = machine.in_roles
     vectors = {f"{unit.name}{name}": part if unit.name == "vector" else replace(
-        part, like=f"vector{name}") for unit in machine.structure.of_kind(Kind.VECTOR)
+        part, like=f"vector{name}") for unit in machine.structure.of_kind(UnitKind.VECTOR)
         for name, part in _vector(machine, unit).items()}
-    streams = {name: part for unit in machine.structure.of_kind(Kind.STREAM)
+    streams = {name: part for unit in machine.structure.of_kind(UnitKind.STREAM)
                for name, part in _stream(machine, unit).items()}
     return {**_shared(machine), **_memory_port(machine), **_load(machine), **_store(machine),
             **_gemm(machine), **vectors, **streams, **_buffers(machine), **_queues(machine)}
@@ -247,7 +247,7 @@ def _buffers(machine: Machine) -> dict[str, CorePart]:
     config, rams = machine.config, buffer_blocks(machine)
     found = {copy.part: _copy(config, copy, rams[copy.part]) for copy in buffer_copies(machine)}
     width, beats = config.buffers["acc"].entry_bits, config.vector_beats
-    readers = len(machine.structure.of_kind(Kind.VECTOR))
+    readers = len(machine.structure.of_kind(UnitKind.VECTOR))
     found["acc"] = CorePart(
         {"one": 1.0, "bits": width, "part": readers * (width // beats * (2 * beats - 1)),
          "address": 2 * beats * _log(config.bank_depth)},

@@ -17,7 +17,7 @@ from accel.machine.intrinsics import TABLE
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import ACCESSES, Run
-from accel.machine.structure import Kind, Unit
+from accel.machine.structure import Unit, UnitKind
 from accel.machine.words import column
 from compiler.errors import Error
 from compiler.tensorize import Intrinsic
@@ -107,7 +107,7 @@ class _LayerCounter:
         self._dma("store", "read")
         for body in self._machine.of_unit("gemm"):
             self._gemm(body)
-        for unit in self._machine.structure.of_kind(Kind.VECTOR):
+        for unit in self._machine.structure.of_kind(UnitKind.VECTOR):
             for body in self._machine.of_unit(unit.name):
                 self._vector(unit, body)
         return self._result

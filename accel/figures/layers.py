@@ -12,7 +12,7 @@ from accel.figures.traffic import dram_bytes
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 from accel.figures.work import Work
 
 Activities = Mapping[str, Mapping[str, int]]
@@ -135,6 +135,6 @@ def _row(machine: Machine, name: str, op: str, cycles: int, did: Activities, *,
 def _carrier(machine: Machine, words: np.ndarray) -> str:
     """The unit that explains the time of a layer: the first of these that it needs."""
     needed = {machine.units[opcode] for opcode in set(words[:, 0].tolist())}
-    order = (Kind.GEMM, Kind.VECTOR, Kind.STREAM, Kind.LOAD, Kind.STORE)
+    order = (UnitKind.GEMM, UnitKind.VECTOR, UnitKind.STREAM, UnitKind.LOAD, UnitKind.STORE)
     return next((unit.name for kind in order for unit in machine.structure.of_kind(kind)
                  if unit.name in needed), "")

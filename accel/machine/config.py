@@ -16,7 +16,7 @@ from typing import Any
 
 from accel.machine.dram import DRAM, Dram, DramError
 from accel.machine.limits import FieldLimits, limited, limits_of
-from accel.machine.structure import SHIPPED_STRUCTURE, Kind, Structure, StructureError, Unit
+from accel.machine.structure import SHIPPED_STRUCTURE, Structure, StructureError, Unit, UnitKind
 from accel.machine.timing import TIMING, CoreTiming, TimingError
 from compiler.errors import Error
 from compiler.lazy import cached_property
@@ -335,7 +335,7 @@ class AccelConfig:
         """Buffers as vector sees them: an entry is the part of one that it takes in a cycle; of
         a table, the byte that a lane does."""
         columns, result = self.block_out // self.vector_tile[1], {}
-        for unit in self.structure.of_kind(Kind.VECTOR):
+        for unit in self.structure.of_kind(UnitKind.VECTOR):
             for name in unit.buffers:
                 whole, rank = self.buffers[name], len(self.tiles[name][0])
                 count = (TABLE_BYTES if name in unit.at("table") else
@@ -346,7 +346,7 @@ class AccelConfig:
 
     def seen(self, unit: Unit, buffer: str) -> BufferGeometry:
         """A buffer as a unit that computes sees it: its entries, or parts of them."""
-        return (self.parts if unit.kind is Kind.VECTOR else self.buffers)[buffer]
+        return (self.parts if unit.kind is UnitKind.VECTOR else self.buffers)[buffer]
 
     @property
     def macs_per_cycle(self) -> int:

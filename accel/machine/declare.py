@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from accel.machine.config import ELEMENTS, TABLE_BYTES, AccelConfig, ConfigError, one_of
 from accel.machine.streams import Computes, StreamForm
-from accel.machine.structure import SHIPPED_STRUCTURE, IMMEDIATE, Kind, Structure, Unit
+from accel.machine.structure import IMMEDIATE, SHIPPED_STRUCTURE, Structure, Unit, UnitKind
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.ops.patterns import Immediates, Pattern
@@ -47,7 +47,7 @@ def immediate_fields(stored: str) -> dict[str, Immediate]:
 def known_immediates(kind: str, stored: str) -> dict[str, Immediate]:
     """The immediates that the words of a kind of units have for all its instructions; gemm's have
     none."""
-    return immediate_fields(stored) if kind == Kind.VECTOR else {}
+    return immediate_fields(stored) if kind == UnitKind.VECTOR else {}
 
 
 IMMEDIATES = immediate_fields("int8")
@@ -123,7 +123,7 @@ def unit_of(structure: Structure, name: str) -> Unit:
     return structure.unit(structure.meant(name))
 
 
-def unit_of_kind(structure: Structure, name: str, instruction: str, kind: Kind) -> Unit:
+def unit_of_kind(structure: Structure, name: str, instruction: str, kind: UnitKind) -> Unit:
     """The unit that executes an instruction, which must be of a kind. Raises ConfigError."""
     unit = unit_of(structure, name)
     if unit.kind is not kind:
@@ -141,7 +141,7 @@ def address_field(kind: str, names: Sequence[str], name: str) -> str:
     """
     if name == "dst":
         return name
-    if kind != Kind.VECTOR:
+    if kind != UnitKind.VECTOR:
         return "ab"[names.index(name)]
     return name if name == "a" else _FIELDS[kinds_of(names).index(_kind(name))]
 
@@ -157,7 +157,7 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
               accumulator: str | None = None, matches: Callable[..., Expr] | None = None,
               immediates: Immediates | None = None, tolerance: float = 0.0,
               fields: Sequence[Immediate] = (), record: str = PARAM,
-              unit: str = Kind.VECTOR.value) -> Declaration:
+              unit: str = UnitKind.VECTOR.value) -> Declaration:
     """Declare an operation of the vector unit.
 
     Parameters
@@ -264,7 +264,7 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
             raise ValueError(f"Operand {operand} of {name} must have a scope to live in{why}")
 
     def build(config: AccelConfig) -> tuple[Intrinsic, ...]:
-        place = unit_of_kind(config.structure, unit, name, Kind.VECTOR)
+        place = unit_of_kind(config.structure, unit, name, UnitKind.VECTOR)
         acc, out = place.at("dst")
         here = dict(zip(_ANYWHERE["b"], (*place.at("b"), IMMEDIATE), strict=True))
         tile = (config.batch, config.block_out)

@@ -17,7 +17,7 @@ from accel.machine.declare import (IMMEDIATES, TABLE, Declaration, InstructionFo
                                    operand_field, unit_of, unit_of_kind, vector_op)
 from accel.machine.matching import term_pattern_of
 from accel.machine.streams import LONGEST, Computes, StreamForm, StreamShape
-from accel.machine.structure import Kind, Structure
+from accel.machine.structure import Structure, UnitKind
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM, add_scaled, requantize
 from compiler.te import Axis, Expr, Var
@@ -47,18 +47,18 @@ def gemm_op(name: str = "gemm", inp: str = "int8", wgt: str = "int8",
         x = te.placeholder((b.extent, i.extent), inp, "inp")
         w = te.placeholder((o.extent, i.extent), wgt, "wgt")
         product = term(x[b.var, i.var].astype(acc), w[o.var, i.var].astype(acc))
-        unit = unit_of(config.structure, Kind.GEMM)
+        unit = unit_of(config.structure, UnitKind.GEMM)
         (to,), (left,), (right,) = map(unit.at, ("dst", "a", "b"))
         return (Intrinsic(
-            name, Kind.GEMM.value, Operand("dst", (b.extent, o.extent), acc, ((to, acc),)),
+            name, UnitKind.GEMM.value, Operand("dst", (b.extent, o.extent), acc, ((to, acc),)),
             (Operand("inp", x.shape, inp, ((left, inp),)),
              Operand("wgt", w.shape, wgt, ((right, wgt),))),
             (b, o), te.sum(product, i), "sum", loops=6),)
 
-    return Declaration(name, Kind.GEMM.value, build, pattern)
+    return Declaration(name, UnitKind.GEMM.value, build, pattern)
 
 
-def _copy(kind: Kind, sources: tuple[str, ...], destinations: tuple[str, ...], dtype: str,
+def _copy(kind: UnitKind, sources: tuple[str, ...], destinations: tuple[str, ...], dtype: str,
           padded: bool = False) -> Intrinsic:
     """Copies one element; the instruction's loops and byte run are around it."""
     value = te.placeholder((), dtype, "src")[()]
@@ -80,22 +80,22 @@ def _copy(kind: Kind, sources: tuple[str, ...], destinations: tuple[str, ...], d
 
 def _load(config: AccelConfig) -> tuple[Intrinsic, ...]:
     """Copies of an element into each buffer, of the type that the machine's has."""
-    reached = unit_of(config.structure, Kind.LOAD).at("dst")
+    reached = unit_of(config.structure, UnitKind.LOAD).at("dst")
     types = {buffer: config.elements[buffer] for buffer in reached}
     of = {dtype: tuple(buffer for buffer in types if types[buffer] == dtype)
           for dtype in types.values()}
     records = of.pop(PARAM)
-    return (*(_copy(Kind.LOAD, ("global",), buffers, dtype, padded)
+    return (*(_copy(UnitKind.LOAD, ("global",), buffers, dtype, padded)
               for dtype, buffers in of.items() for padded in (False, True)),
-            *(_copy(Kind.LOAD, ("global",), records, record)
+            *(_copy(UnitKind.LOAD, ("global",), records, record)
               for record in (PARAM, *config.records)))
 
 
 def _store(config: AccelConfig) -> tuple[Intrinsic, ...]:
     """Copies of an element from each buffer of results; those of the machine's outputs first."""
-    reached = unit_of(config.structure, Kind.STORE).at("src")
+    reached = unit_of(config.structure, UnitKind.STORE).at("src")
     types = dict.fromkeys((config.output, *(config.elements[buffer] for buffer in reached)))
-    return tuple(_copy(Kind.STORE, tuple(buffer for buffer in reached
+    return tuple(_copy(UnitKind.STORE, tuple(buffer for buffer in reached
                                          if config.elements[buffer] == dtype), ("global",), dtype)
                  for dtype in types)
 
@@ -129,7 +129,7 @@ def stream_op(name: str, unit: str, component: Callable[[StreamShape], Component
         raise ValueError(f"Fields of {name} must be a tuple of Immediate, not {fields!r}")
 
     def build(config: AccelConfig) -> tuple[StreamForm, ...]:
-        place, tiles = unit_of_kind(config.structure, unit, name, Kind.STREAM), config.tiles
+        place, tiles = unit_of_kind(config.structure, unit, name, UnitKind.STREAM), config.tiles
         buffers = {operand: place.at(operand) for operand in ("dst", "a", "table")}
         dst, a, *tables = (Operand(operand, *tiles[scopes[0]], tuple(
             (scope, tiles[scope][1]) for scope in scopes))
@@ -168,8 +168,8 @@ def instructions(inp: str = "int8", wgt: str = "int8", stored: str = "int8",
     out, and of acc."""
     op = partial(vector_op, stored=stored, accumulator=accumulator)
     return (
-        Declaration("load", Kind.LOAD.value, _load),
-        Declaration("store", Kind.STORE.value, _store),
+        Declaration("load", UnitKind.LOAD.value, _load),
+        Declaration("store", UnitKind.STORE.value, _store),
         gemm_op("gemm", inp, wgt, accumulator),
         op("add", lambda a, b: a + b),
         op("sub", lambda a, b: a - b),
@@ -192,7 +192,7 @@ def instructions(inp: str = "int8", wgt: str = "int8", stored: str = "int8",
 def also_on(unit: str, declarations: tuple[Declaration, ...]) -> tuple[Declaration, ...]:
     """The instructions of vector among some, declared once more for another unit of that kind, and
     for its buffers: ``add`` as ``add_vector2`` for the unit vector2."""
-    return tuple(_again(one, unit) for one in declarations if one.unit == Kind.VECTOR)
+    return tuple(_again(one, unit) for one in declarations if one.unit == UnitKind.VECTOR)
 
 
 def on_each_vector(structure: Structure, declarations: tuple[Declaration, ...]
@@ -200,7 +200,7 @@ def on_each_vector(structure: Structure, declarations: tuple[Declaration, ...]
     """The instructions of units that a structure has, among some; of a further unit of vector that
     has none, all those of the first one once more."""
     kept = tuple(one for one in declarations if structure.kind(structure.meant(one.unit)))
-    first, *others = (unit.name for unit in structure.of_kind(Kind.VECTOR))
+    first, *others = (unit.name for unit in structure.of_kind(UnitKind.VECTOR))
     known = {structure.meant(one.unit) for one in kept}
     mine = [one for one in kept if structure.meant(one.unit) == first]
     return kept + tuple(_again(one, unit) for unit in others if unit not in known for one in mine)

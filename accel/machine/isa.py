@@ -28,8 +28,8 @@ from amaranth import Shape, ShapeCastable, signed
 from amaranth.lib import data
 
 from accel.machine.config import BUFFERS, UNITS, WEIGHT_BITS, AccelConfig, element_bytes
-from accel.machine.structure import (FETCH, IMMEDIATE, SEGMENTS, SHIPPED_STRUCTURE, Kind, Structure,
-                                     Unit)
+from accel.machine.structure import (FETCH, IMMEDIATE, SEGMENTS, SHIPPED_STRUCTURE, Structure,
+                                     Unit, UnitKind)
 from compiler.errors import DEFECT, Error
 
 __all__ = ["BASES", "BUFFERS", "CONTROL", "DESTINATIONS", "DMA", "FORMATS", "FULL_DMA", "GEMM",
@@ -48,7 +48,7 @@ BASES = SEGMENTS
 def selectors(unit: Unit) -> dict[str, tuple[str, ...]]:
     """The selectors in the words of a unit of elements: for each the memories that it chooses
     among, in the order of their codes."""
-    if unit.kind is Kind.STREAM:
+    if unit.kind is UnitKind.STREAM:
         return {"a_source": unit.at("a")}
     return {"a_source": unit.at("a"), "b_source": (*unit.at("b"), IMMEDIATE),
             "destination": unit.at("dst")}
@@ -140,13 +140,13 @@ but for `buffer` on machines of more than 8 buffers (`formats`)."""
 CONTROL = _word(_HEADER)
 """Instructions that fetch itself performs."""
 
-LAYOUTS = {Kind.LOAD: DMA, Kind.GEMM: GEMM, Kind.VECTOR: VECTOR, Kind.STORE: DMA,
-           Kind.STREAM: STREAM}
+LAYOUTS = {UnitKind.LOAD: DMA, UnitKind.GEMM: GEMM, UnitKind.VECTOR: VECTOR, UnitKind.STORE: DMA,
+           UnitKind.STREAM: STREAM}
 """Format of the instructions of a unit of each kind, on machines that need no other."""
 
 
 def _by_unit(structure: Structure,
-             layouts: Mapping[Kind, data.StructLayout]) -> dict[str, data.StructLayout]:
+             layouts: Mapping[UnitKind, data.StructLayout]) -> dict[str, data.StructLayout]:
     return {FETCH: CONTROL} | {unit.name: layouts[unit.kind] for unit in structure.units}
 
 
@@ -157,13 +157,13 @@ FORMATS = _by_unit(SHIPPED_STRUCTURE, LAYOUTS)
 def formats(config: AccelConfig, three: bool = False) -> Mapping[str, data.StructLayout]:
     """The formats of a machine's instructions; whether a body has three addressed operands. With
     more than 8 buffers, `buffer` has 4 bits behind all other fields of load and store."""
-    loaded = config.structure.of_kind(Kind.LOAD)[0].writes
+    loaded = config.structure.of_kind(UnitKind.LOAD)[0].writes
     wide = any(element_bytes(config.elements[buffer]) == 2 for buffer in loaded)
     many = len(config.structure.buffers) > 1 << DMA["buffer"].width
     return _by_unit(config.structure, LAYOUTS | {
-        Kind.LOAD: _dma(config.weight_bits != WEIGHT_BITS[:1], wide, many),
-        Kind.STORE: _dma(False, False, many),
-        Kind.VECTOR: _vector(8 * element_bytes(config.output), three)})
+        UnitKind.LOAD: _dma(config.weight_bits != WEIGHT_BITS[:1], wide, many),
+        UnitKind.STORE: _dma(False, False, many),
+        UnitKind.VECTOR: _vector(8 * element_bytes(config.output), three)})
 
 
 MINUS_ONE = ("extent", "run")

@@ -20,7 +20,7 @@ from accel.machine.config import AccelConfig, ConfigError, flat, known_default
 from accel.machine.declare import Declaration, kinds_of, known_immediates
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.streams import Applied, Computes, StreamForm
-from accel.machine.structure import FETCH, Kind, Structure
+from accel.machine.structure import FETCH, Structure, UnitKind
 from compiler import notebook
 from compiler.lazy import cached_property
 from compiler.ops.patterns import Pattern
@@ -155,7 +155,7 @@ class Machine:
         """The word layout of each unit's instructions."""
         return isa.formats(self.config, any(
             len(kinds_of(operand.name for operand in forms[0].operands)) > 1
-            for forms in self.forms.values() if forms[0].unit == Kind.VECTOR))
+            for forms in self.forms.values() if forms[0].unit == UnitKind.VECTOR))
 
     @cached_property
     def immediates(self) -> dict[str, dict[str, data.Field]]:

@@ -16,7 +16,7 @@ from accel.machine.config import WEIGHT_BITS
 from accel.machine.dram import ALIGNMENT
 from accel.machine.machine import Machine, MachineRecord
 from accel.machine.origins import UNKNOWN, Origin, Origins
-from accel.machine.structure import FETCH, SHIPPED_STRUCTURE, Kind, Structure
+from accel.machine.structure import FETCH, SHIPPED_STRUCTURE, Structure, UnitKind
 from compiler.errors import Error
 from compiler.lazy import cached_property
 from compiler.te import numpy_dtype
@@ -281,13 +281,14 @@ _SAID = {"opcode", "waits", "signals", "loops", "reserved", "rest"}
 _ABSENT = {unit: {key: value for key, value in isa.decode(layout, 0).items()
                   if key not in _SAID}
            for unit, layout in (isa.LAYOUTS | {
-               FETCH: isa.CONTROL, Kind.LOAD: isa.FULL_DMA, Kind.VECTOR: isa.THREE}).items()}
+               FETCH: isa.CONTROL, UnitKind.LOAD: isa.FULL_DMA,
+               UnitKind.VECTOR: isa.THREE}).items()}
 
 
 def codes_of(structure: Structure, unit: str) -> dict[str, tuple[str, ...]]:
     """The meanings of the numbers of fields that are codes, by field, in words of a unit."""
     codes = {"buffer": structure.buffer_names, "base": isa.BASES}
-    if structure.kind(unit) in (Kind.VECTOR, Kind.STREAM):
+    if structure.kind(unit) in (UnitKind.VECTOR, UnitKind.STREAM):
         codes |= isa.selectors(structure.unit(unit))
     return codes | {"bits": tuple(map(str, WEIGHT_BITS))}
 

@@ -19,7 +19,7 @@ from accel.machine.declare import (TABLE, Declaration, InstructionForm, immediat
                                    known_immediates, unfit, unit_of)
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.streams import ROWS, StreamForm, misfits
-from accel.machine.structure import IMMEDIATE, Kind, Structure
+from accel.machine.structure import IMMEDIATE, Structure, UnitKind
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.ops.patterns import Pattern
 from compiler.te import (Binary, Cast, Const, Expr, Read, Var, bits, is_float, is_integer,
@@ -73,7 +73,7 @@ def typed(config: AccelConfig, declarations: Sequence[Declaration]) -> AccelConf
     types: dict[str, str] = {}
     records: dict[str, None] = {}
     for declaration in declarations:
-        if unit_of(config.structure, declaration.unit).kind in (Kind.GEMM, Kind.VECTOR):
+        if unit_of(config.structure, declaration.unit).kind in (UnitKind.GEMM, UnitKind.VECTOR):
             for form in built(config, declaration)[:1]:
                 for operand in (form.dst, *form.operands):
                     for scope, dtype in operand.storage:
@@ -91,7 +91,7 @@ def require(config: AccelConfig, declarations: Sequence[Declaration],
             forms: Mapping[str, Forms]) -> None:
     """Raise `DeclarationError` with the first sentence that a rule yields."""
     for declaration in declarations:
-        streams = unit_of(config.structure, declaration.unit).kind is Kind.STREAM
+        streams = unit_of(config.structure, declaration.unit).kind is UnitKind.STREAM
         for rule in STREAM_RULES if streams else RULES:
             for sentence in rule(config, declaration, forms[declaration.name]):
                 raise DeclarationError(sentence)
@@ -109,7 +109,7 @@ def _require_one_meaning(bodies: Mapping[str, tuple[str, InstructionForm]]) -> N
     each instruction its unit and its first form are given."""
     known: dict[tuple[str, str], tuple[str, Immediate]] = {}
     for name, (unit, body) in bodies.items():
-        for imm in () if Kind(body.unit).moves else body.immediates:
+        for imm in () if UnitKind(body.unit).moves else body.immediates:
             other, first = known.setdefault((unit, imm.name), (name, imm))
             if imm != first:
                 raise DeclarationError(
@@ -178,7 +178,7 @@ def built(config: AccelConfig, declaration: Declaration) -> Forms:
 
 # ---- rules -------------------------------------------------------------------------------------
 
-def _kind(config: AccelConfig, declaration: Declaration) -> Kind:
+def _kind(config: AccelConfig, declaration: Declaration) -> UnitKind:
     return unit_of(config.structure, declaration.unit).kind
 
 
@@ -237,7 +237,7 @@ def _immediates_are_fields(config, declaration, forms) -> Iterator[str]:
     if kind.moves:
         return
     known, taken = known_immediates(kind, config.output), RESERVED_FIELDS
-    if kind is Kind.STREAM:
+    if kind is UnitKind.STREAM:
         taken = frozenset({ROWS, TABLE.name, *(field for field, _ in isa.STREAM)})
     for imm in forms[0].immediates:
         field = known.get(imm.name)
@@ -273,7 +273,7 @@ def _operands_are_entries(config, declaration, forms) -> Iterator[str]:
     if _kind(config, declaration).moves:
         return
     body, places = forms[0], _places(config, declaration, forms[0])
-    if body.unit == Kind.GEMM and len(body.operands) not in (1, 2):
+    if body.unit == UnitKind.GEMM and len(body.operands) not in (1, 2):
         yield (f"Operands of {body.name} must be one or two, not {len(body.operands)}: gemm reads "
                f"inp, then wgt")
     for operand in (body.dst, *body.operands):
@@ -322,7 +322,7 @@ def _places(config: AccelConfig, declaration: Declaration,
     def stored(operand: str) -> dict[str, str]:
         return {buffer: types[buffer] for buffer in unit.at(operand)}
 
-    if unit.kind is Kind.GEMM:
+    if unit.kind is UnitKind.GEMM:
         inputs = (_Place(config.tiles[buffer][0], types[buffer], {buffer: types[buffer]})
                   for buffer in (*unit.at("a"), *unit.at("b")))
         return {"dst": _Place(tile, acc, stored("dst")),
@@ -346,7 +346,7 @@ def _places(config: AccelConfig, declaration: Declaration,
 def _floats_are_rounded_before_out(config, declaration, forms) -> Iterator[str]:
     body, out = forms[0], config.output
     unit = unit_of(config.structure, declaration.unit)
-    if unit.kind is not Kind.VECTOR or not is_float(out) or not {
+    if unit.kind is not UnitKind.VECTOR or not is_float(out) or not {
             *unit.writes[1:]} & {*body.dst.scopes}:
         return
     match body.value:
@@ -356,7 +356,7 @@ def _floats_are_rounded_before_out(config, declaration, forms) -> Iterator[str]:
 
 
 def _two_fields_address_two_operands(config, declaration, forms) -> Iterator[str]:
-    if _kind(config, declaration) is not Kind.VECTOR:
+    if _kind(config, declaration) is not UnitKind.VECTOR:
         return
     (par,) = unit_of(config.structure, declaration.unit).at("record")
     scopes = {operand.name: operand.scopes for operand in forms[0].operands}
@@ -374,7 +374,7 @@ def _two_fields_address_two_operands(config, declaration, forms) -> Iterator[str
 
 
 def _records_are_elements_of_par(config, declaration, forms) -> Iterator[str]:
-    if _kind(config, declaration) is not Kind.VECTOR:
+    if _kind(config, declaration) is not UnitKind.VECTOR:
         return
     (par,) = unit_of(config.structure, declaration.unit).at("record")
     used = dict.fromkeys(stored.partition(".")[0] for operand in forms[0].operands
@@ -397,7 +397,7 @@ def _records_are_elements_of_par(config, declaration, forms) -> Iterator[str]:
 
 def _accumulating_takes_the_port_of_acc(config, declaration, forms) -> Iterator[str]:
     body, acc = forms[0], config.structure.roles.acc
-    if _kind(config, declaration) is not Kind.VECTOR or not body.reads_destination:
+    if _kind(config, declaration) is not UnitKind.VECTOR or not body.reads_destination:
         return
     for scope in body.dst.scopes:
         if scope != acc:
@@ -439,7 +439,7 @@ def _misread(body: Intrinsic, node: Read, extents: Mapping[Var, int]) -> Iterato
 
 def _vector_reduces_over_lanes(config, declaration, forms) -> Iterator[str]:
     body, name = forms[0], declaration.name
-    if _kind(config, declaration) is not Kind.VECTOR or not body.reduce_axes:
+    if _kind(config, declaration) is not UnitKind.VECTOR or not body.reduce_axes:
         return
     extents = [extent for _, extent in body.reduce_axes]
     lane = body.axes[-1].var

@@ -14,7 +14,7 @@ import numpy as np
 from accel.machine import isa
 from accel.machine.machine import Machine
 from accel.machine.program import Stream
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 from accel.machine.words import decode_words
 from accel.proof.access import CONSTANT
 from accel.proof.batches import Batches
@@ -45,7 +45,7 @@ def _bases(words: np.ndarray) -> np.ndarray:
 
 def padding_once(machine: Machine, stream: Stream) -> Stream:
     """The stream without the loads to inp that write nothing but padding which is there already."""
-    codes = [machine.opcodes[intrinsic.name] for intrinsic in machine.of_unit(Kind.LOAD)]
+    codes = [machine.opcodes[intrinsic.name] for intrinsic in machine.of_unit(UnitKind.LOAD)]
     loads = np.flatnonzero(np.isin(stream.words[:, 0], codes))
     inp = machine.structure.roles.inp
     code = machine.structure.buffer_names.index(inp)

@@ -7,7 +7,7 @@ import numpy as np
 
 from accel.machine.machine import Machine
 from accel.machine.program import Stream
-from accel.machine.structure import Kind, Unit
+from accel.machine.structure import Unit, UnitKind
 from accel.machine.words import column
 from accel.proof.access import Touch, touches
 from accel.proof.batches import Batches
@@ -18,7 +18,7 @@ from compiler.tensorize import Intrinsic, Operand
 def sharers(machine: Machine) -> int:
     """Units of vector that have every instruction of the first one, itself included: tiles of any
     layer may be given to them in turn."""
-    first, *others = machine.structure.of_kind(Kind.VECTOR)
+    first, *others = machine.structure.of_kind(UnitKind.VECTOR)
     return 1 + sum(len(_twins(machine, first, other)) == len(machine.of_unit(first.name))
                    for other in others)
 
@@ -27,7 +27,7 @@ def sharers(machine: Machine) -> int:
 def twins(machine: Machine) -> Mapping[str, str]:
     """The instructions of further units of vector that compute what one of the first unit does,
     each with the name of that one."""
-    first, *others = machine.structure.of_kind(Kind.VECTOR)
+    first, *others = machine.structure.of_kind(UnitKind.VECTOR)
     return {machine.names[other]: machine.names[code] for unit in others
             for code, other in _twins(machine, first, unit).items()}
 
@@ -39,7 +39,7 @@ def spread(machine: Machine, stream: Stream) -> Stream:
     A tile ends with its stores. Tiles of which one stores what another one computed stay together,
     and those with an instruction that another unit does not have stay with the first.
     """
-    first, *others = machine.structure.of_kind(Kind.VECTOR)
+    first, *others = machine.structure.of_kind(UnitKind.VECTOR)
     if not others or not len(stream):
         return stream
     batches = Batches(machine, stream.words, stream.origins, {})

@@ -20,7 +20,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.machine.status import Status
 from accel.machine.streams import StreamForm
-from accel.machine.structure import FETCH, IMMEDIATE, Kind
+from accel.machine.structure import FETCH, IMMEDIATE, UnitKind
 from compiler.latency_hiding import AddressSet, Event
 from compiler.lazy import cached_property
 from compiler.te import numpy_dtype
@@ -267,7 +267,7 @@ def operand_scope(machine: Machine, instruction: Instruction, intrinsic: Instruc
                   name: str) -> str:
     """The memory of an operand of an instruction on entries, allowed or not."""
     unit = machine.structure.unit(instruction.unit)
-    codes = {} if unit.kind is Kind.GEMM else isa.selectors(unit)
+    codes = {} if unit.kind is UnitKind.GEMM else isa.selectors(unit)
     if (selector := _SELECTORS.get(name, "")) in codes:
         code = instruction.fields.get(selector, 0)
         return codes[selector][code] if code < len(codes[selector]) else str(code)

@@ -20,7 +20,7 @@ from accel.machine.layouts import layouts_header, weight_codes
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction, disassemble
 from accel.machine.origins import Origins
-from accel.machine.structure import SHIPPED_STRUCTURE, Kind, Structure
+from accel.machine.structure import SHIPPED_STRUCTURE, Structure, UnitKind
 from accel.proof.access import CONSTANT, WRITABLE, Fault, Touch, event, require_ranges, touches
 from compiler.errors import DEFECT, Error
 from compiler.latency_hiding import LOOPS, SETS, Batch, Event, Measures, Violation, measure
@@ -165,7 +165,8 @@ def named(index: int, instruction: Instruction) -> str:
 # ---- as in touched.cpp -------------------------------------------------------------------------
 
 _ODD, _COPY, _PRODUCT, _VECTOR = range(4)
-_KINDS = {Kind.LOAD: _COPY, Kind.STORE: _COPY, Kind.GEMM: _PRODUCT, Kind.VECTOR: _VECTOR}
+_KINDS = {UnitKind.LOAD: _COPY, UnitKind.STORE: _COPY, UnitKind.GEMM: _PRODUCT,
+          UnitKind.VECTOR: _VECTOR}
 _FIELDS = ("dst", "a", "b", "c")
 
 
@@ -205,7 +206,7 @@ class _Tables:
             if unit not in self._units:
                 continue
             self.unit_of[opcode] = self._units.index(unit)
-            if machine.structure.kind(unit) is Kind.STREAM:     # `touches` sees them whole
+            if machine.structure.kind(unit) is UnitKind.STREAM:     # `touches` sees them whole
                 self.form_of[opcode * _SELECTORS] = len(forms)
                 forms.append(_Form(_ODD, -1, 0, self._units.index(unit)))
                 continue
@@ -259,14 +260,14 @@ class _Tables:
 def _selected(machine: Machine, unit: str) -> Iterator[tuple[int, dict[str, int]]]:
     """All values of the fields that choose memories, and their number."""
     kind = machine.structure.unit(unit).kind
-    if kind is Kind.GEMM:
+    if kind is UnitKind.GEMM:
         yield 0, {}
-    elif kind is Kind.VECTOR:
+    elif kind is UnitKind.VECTOR:
         for number in range(16):
             yield number, {"a_source": number & 1, "b_source": number >> 1 & 3,
                            "destination": number >> 3}
     else:
-        codes = len(WEIGHT_BITS) if kind is Kind.LOAD and weight_codes(machine.config) else 1
+        codes = len(WEIGHT_BITS) if kind is UnitKind.LOAD and weight_codes(machine.config) else 1
         for number in range(codes << 6):
             yield number, {"buffer": number & 15, "base": number >> 4 & 3, "bits": number >> 6}
 

@@ -1,4 +1,4 @@
-"""Is the target `auto` optimal, and what do changes of layout cost?
+"""Is the target `auto` optimal? What do changes of layout cost, and what do own units gain?
 
 Prices are those of `runtime.driver.costs`: cycles of the accelerator at the clock of its preset,
 times of the host measured on this computer (and kept), copies and starts over the assumed link.
@@ -18,6 +18,17 @@ cycles alone cost more than the best known one.
 each network how many tensors are converted, their bytes, and the time of conversions and of the
 host's operators together, before and after: the least of several runs, measured here. Nothing is
 compiled for the accelerator, whose programs are the same.
+
+`units` takes float networks (`bench.inputs.stream_networks`), quantizes them, and gives an
+accelerator what it can have of them: that of `examples/machines` with a unit of the network's own,
+and that of the same geometry without. It prints the price of each step, in cycles, and
+
+``NAME_cycles``, ``NAME_cycles_without``            one inference, at the accelerator's clock
+``NAME_accelerator``, ``NAME_accelerator_without``  the cycles of the accelerator among these, by
+                                                    the slice of the RTL, or the cycle simulator
+
+`rtl` runs such networks, small, on the RTL of small machines. Exit status 1: outputs are not those
+of the CPU to the byte, or RTL and slice differ in cycles.
 """
 
 import time
@@ -25,20 +36,28 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import product
 
+import numpy as np
+import onnx
+
+import lockstep
+from accel.machine.config import AccelConfig
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.mapping.lowering.nest import LoweringError
 from bench.frame import Bench, Sheet
+from bench.inputs.stream_networks import Feeds, ranker, tagger
 from tests.support.networks import branches_graph, detours_graph, residual_graph, separable_graph
 from compiler.frontend.onnx.importing import convert, load as load_model
 from compiler.graph import Copy, Graph, Partition, optimize
 from compiler.graph.division.layout import Layout, as_it_is, lay_out
 from compiler.graph.division.partition import ACCEL, HOST, Target
 from compiler.graph.division.placement import Pins
+from compiler.quantize import quantize
+from examples.machines import gather, top_k
 from lockstep.testing import zoo
 from lockstep.testing.models import DIGITS
 from runtime.driver.auto import Choice, choose, greedy
-from runtime.driver.costs import Pricing
+from runtime.driver.costs import CopyPrice, Price, Pricing, SegmentPrice
 from runtime.driver.targets import Targets, accelerator
 
 RUNS = 15
@@ -76,6 +95,14 @@ LAID_OUT: Mapping[str, tuple[Callable[[], Graph], Pins]] = {
     "bert_small": (of_zoo("bert_small", 64), {}),
 }
 """Networks with pins: nodes that the host has between layers of the accelerator."""
+
+Own = tuple[Callable[..., tuple[onnx.ModelProto, Feeds]], Callable[[AccelConfig], Machine],
+            Mapping[str, int]]
+OWN: Mapping[str, Own] = {
+    "gather": (tagger, gather.machine_of, {"places": 8, "words": 64}),
+    "top_k": (ranker, top_k.machine_of, {"items": 90}),
+}
+"""Networks, the machines with a unit for them, and what makes the network small."""
 
 BENCH = Bench(__file__, __doc__, PRESETS)
 BENCH.option("--table", action="store_true", help="the prices")
@@ -133,6 +160,71 @@ def layout(sheet: Sheet) -> None:
         print(f"{name}: {made['at_every_border']['count']} -> {made['count']} conversions, "
               f"{made['at_every_border']['bytes']:,} -> {made['bytes']:,} bytes, "
               f"{before:.2f} -> {after:.2f} ms", flush=True)
+
+
+@BENCH.part(OWN, extra=True)
+def units(sheet: Sheet) -> None:
+    config = load_machine(PRESETS[0]).config
+    for name in sheet.cases:
+        make, machine_of, _ = OWN[name]
+        model, x = quantized(*make())
+        wanted, _ = results(model, x, "cpu")
+        for ending, machine in (("", machine_of(config)), ("_without", Machine(config))):
+            found, _ = results(model, x, "accel,cpu", machine)
+            sheet.require(found == wanted)
+            cost, cycles = greedy_price(model, machine), machine.config.clock_mhz * 1e6
+            print(f"{name} on {machine.config.name}: "
+                  f"{'equal' if found == wanted else 'DIFFERENT'}")
+            for step in cost.steps:
+                print(f"{step.seconds * cycles:11,.0f}  {told(step)}")
+            sheet.figure(f"{name}_cycles{ending}", round(cost.seconds * cycles))
+            sheet.figure(f"{name}_accelerator{ending}", sum(
+                step.cycles for step in cost.steps if isinstance(step, SegmentPrice)))
+
+
+@BENCH.part(OWN, extra=True)
+def rtl(sheet: Sheet) -> None:
+    for name in sheet.cases:
+        make, machine_of, small = OWN[name]
+        machine = machine_of(load_machine(PRESETS[1]).config)
+        model, x = quantized(*make(**small))
+        wanted, _ = results(model, x, "cpu")
+        (_, cycles), (found, taken) = (results(model, x, "accel,cpu", machine, sim)
+                                       for sim in ("slice", "verilator"))
+        right = found == wanted and cycles == taken
+        sheet.require(right)
+        print(f"{name} on the RTL of {machine.config.name}: {taken:,} cycles, {cycles:,} on its "
+              f"slice, {'equal' if right else 'DIFFERENT'}", flush=True)
+
+
+def quantized(model: onnx.ModelProto, samples: Feeds) -> tuple[onnx.ModelProto, np.ndarray]:
+    """The quantized network, and an input of it."""
+    shape = [one.dim_value for one in model.graph.input[0].type.tensor_type.shape.dim]
+    return quantize(model, samples).model, samples["x"][0].reshape(shape)
+
+
+def results(model: onnx.ModelProto, x: np.ndarray, target: str, machine: Machine | None = None,
+            sim: str = "functional") -> tuple[list[bytes], int]:
+    """The outputs, and the cycles of the accelerator."""
+    module = lockstep.compile(model, target, machine=machine, sim=sim)
+    module.set_input(x=x)
+    runs = module.run()
+    outputs = [module.get_output(name).tobytes() for name in module.graph.outputs]
+    return outputs, sum(run.cycles for run in runs)
+
+
+def greedy_price(model: onnx.ModelProto, machine: Machine) -> Price:
+    """The price of a network, the accelerator of which has what it can have."""
+    graph = lockstep.compile(model, "accel,cpu", machine=machine, sim="functional").graph
+    pricing = pricing_of(graph, machine)
+    return pricing.division(greedy(graph, pricing.placed, {}))
+
+
+def told(step: SegmentPrice | CopyPrice) -> str:
+    """A step in words: the target and its operators, or what is copied."""
+    if isinstance(step, SegmentPrice):
+        return " ".join((step.segment.target, *(node.op for node in step.segment.nodes)))
+    return f"{step.copy}, {step.size_bytes:,} bytes"
 
 
 def pricing_of(graph: Graph, machine: Machine) -> Pricing:

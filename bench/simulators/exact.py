@@ -25,6 +25,9 @@ ml_dtypes for bfloat16) and makes every NaN the canonical one.
 `geometries` takes 24 machines at the edges (blocks of 4 to 32, rectangular ones, batches, parts of
 entries, buses, buffers over a factor of 16, stage depths). Each must be refused with its field and
 rule, or pass `lockstep check` and run the digits network with the values that the host computes.
+
+`units` is `lockstep check` of `examples/machines` with units of their own, in their geometry and in
+`examples/geometries/2x8x8.toml`, with ``--count`` random programs each.
 """
 
 import tempfile
@@ -40,8 +43,9 @@ import lockstep
 from accel.datapath.floats import FORMATS
 from accel.datapath.plan import arranged
 from accel.machine import isa
-from accel.machine.config import AccelConfig, ConfigError, preset, preset_names
+from accel.machine.config import AccelConfig, ConfigError, load, preset, preset_names
 from accel.machine.dram import Dram
+from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run
@@ -51,7 +55,7 @@ from accel.proof.legal import with_tokens
 from accel.sim.rtl import verilated
 from accel.sim.slice import simulator as slice_
 from accel.sim.timed import cycle
-from accel.sim.checking.check import check
+from accel.sim.checking.check import check, ran
 from accel.sim.checking.differences import differ_in_time
 from bench.frame import Bench, Sheet
 from bench.support.edits import EDITS, edited_tree, judged
@@ -92,11 +96,15 @@ def title(changes: Mapping[str, int]) -> str:
     return ",".join(f"{name}={value}" for name, value in changes.items()) or "tiny-1x4x4"
 
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+UNITS = ("two_vectors", "running_max", "softmax", "gather", "top_k")
+"""Machines with units of their own."""
+
 BENCH = Bench(__file__, __doc__, preset_names())
 BENCH.option("--channels", type=int, default=64, help="of exact's convolution")
 BENCH.option("--size", type=int, default=56, help="of exact's convolution")
 BENCH.option("--cycles", type=int, default=5_000_000, help="of speed's digits, at least")
-BENCH.option("--count", type=int, default=50, help="random programs for each of the geometries")
+BENCH.option("--count", type=int, default=50, help="random programs for each machine")
 BENCH.option("--programs", type=int, default=100, help="random programs for each of the edits")
 
 
@@ -167,6 +175,28 @@ def geometries(sheet: Sheet) -> None:
         print(f"{title(changes):28} {_told(result)}", flush=True)
         sheet.row(result | {"name": title(changes)})
         sheet.require(result["ok"])
+
+
+@BENCH.part(UNITS, extra=True)
+def units(sheet: Sheet) -> None:
+    other = load(EXAMPLES / "geometries" / "2x8x8.toml")
+    for name in sheet.cases:
+        own = load_machine(EXAMPLES / "machines" / f"{name}.py")
+        for machine in (own, in_geometry(own, other)):
+            begin = time.perf_counter()
+            report = check(machine, sheet.count, locate=False)
+            wrong = report.difference.describe() if report.difference else ", ".join(
+                (*report.empty, *report.missing))
+            print(f"{name} in {machine.config.name}: {report.programs} programs, "
+                  f"{report.instructions:,} instructions, {report.cycles:,} cycles, "
+                  f"{time.perf_counter() - begin:.0f} s; {wrong or ran([report])}", flush=True)
+            sheet.require(report.ok)
+
+
+def in_geometry(machine: Machine, config: AccelConfig) -> Machine:
+    """The units, buffers and instructions of a machine in another geometry."""
+    return Machine(replace(config, structure=machine.structure,
+                           vector_beats=machine.config.vector_beats), machine.declarations)
 
 
 def _programs(machines: Mapping[str, Machine], channels: int,

@@ -10,7 +10,7 @@ from accel.datapath.plan import plan
 from accel.machine.loading import load_machine
 from accel.machine.machine import FINISH, Machine
 from accel.machine.program import disassemble
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 from compiler.errors import RequestError
 from compiler.files import write_text
 from compiler.ir.printer import expr_text
@@ -61,7 +61,7 @@ def _figures(machine: Machine, found: Facts) -> dict[str, Any]:
 def _computes(machine: Machine, found: Facts) -> bool:
     """True if its unit has a datapath."""
     kind = machine.structure.kind(found.unit)
-    return kind in (Kind.GEMM, Kind.VECTOR)
+    return kind in (UnitKind.GEMM, UnitKind.VECTOR)
 
 
 def _verilog(machine: Machine, unit: str) -> str:
@@ -87,7 +87,7 @@ def _lines(machine: Machine, found: Facts, figures: Mapping[str, Any]) -> Iterat
     for pattern in machine.patterns:
         if pattern.name == found.name:
             names = " and ".join(constant.name for constant in pattern.constants)
-            sums = "sums of " * (machine.structure.kind(found.unit) is Kind.GEMM)
+            sums = "sums of " * (machine.structure.kind(found.unit) is UnitKind.GEMM)
             yield (f"stands for {sums}{expr_text(pattern.real)} in float networks"
                    + (f", {names} of each channel" if names else "")
                    + (f", up to {pattern.tolerance:g}" if pattern.tolerance else ""))

@@ -6,7 +6,7 @@ from accel.machine import isa
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction, codes_of, finish
 from accel.machine.streams import StreamForm
-from accel.machine.structure import IMMEDIATE, Kind
+from accel.machine.structure import IMMEDIATE, UnitKind
 from compiler.tensorize import Immediate, Intrinsic
 
 from .instructions import address_fields
@@ -15,9 +15,11 @@ from .words import fields_of
 WORD = 64
 """Bits of the parts in which a word is shown."""
 
-NEIGHBOURS = {Kind.LOAD: (Kind.GEMM, Kind.GEMM), Kind.GEMM: (Kind.LOAD, Kind.VECTOR),
-              Kind.VECTOR: (Kind.GEMM, Kind.STORE), Kind.STORE: (Kind.VECTOR, Kind.VECTOR),
-              Kind.STREAM: (Kind.LOAD, Kind.STORE)}
+NEIGHBOURS = {UnitKind.LOAD: (UnitKind.GEMM, UnitKind.GEMM),
+              UnitKind.GEMM: (UnitKind.LOAD, UnitKind.VECTOR),
+              UnitKind.VECTOR: (UnitKind.GEMM, UnitKind.STORE),
+              UnitKind.STORE: (UnitKind.VECTOR, UnitKind.VECTOR),
+              UnitKind.STREAM: (UnitKind.LOAD, UnitKind.STORE)}
 """The kinds of units from which an example waits for a token, and which it gives one."""
 
 
@@ -26,7 +28,7 @@ def example(machine: Machine, name: str, form: int = 0) -> Instruction:
     if name == "finish":
         return finish()
     intrinsic = machine.forms[name][form]
-    kind, structure = Kind(intrinsic.unit), machine.structure
+    kind, structure = UnitKind(intrinsic.unit), machine.structure
     fields = (_rows(machine, intrinsic) if isinstance(intrinsic, StreamForm) else
               _moved(machine, intrinsic) if kind.moves else _computed(machine, intrinsic))
     waits, signals = (1 << structure.names.index(structure.meant(other))
@@ -38,7 +40,7 @@ def example(machine: Machine, name: str, form: int = 0) -> Instruction:
 
 def _moved(machine: Machine, form: Intrinsic) -> dict[str, Any]:
     """Two entries of a buffer; if the form pads, the first is padding."""
-    inward = form.dst if form.unit == Kind.LOAD else form.operands[0]
+    inward = form.dst if form.unit == UnitKind.LOAD else form.operands[0]
     buffer = inward.scopes[0]
     entry = machine.config.buffers[buffer].entry_bytes
     loop = {"extent": 2, "dram": entry, "buffer": entry}
@@ -60,19 +62,19 @@ def _rows(machine: Machine, form: StreamForm) -> dict[str, Any]:
 
 
 def _computed(machine: Machine, form: Intrinsic) -> dict[str, Any]:
-    loops = [{"extent": 2, "dst": 1, "a": 2 if form.unit == Kind.GEMM else 1}]
-    if form.unit == Kind.GEMM:
+    loops = [{"extent": 2, "dst": 1, "a": 2 if form.unit == UnitKind.GEMM else 1}]
+    if form.unit == UnitKind.GEMM:
         loops.append({"extent": 2, "a": 1, "b": 1})
     chosen = _scopes(form)
     records = {operand.name for operand in form.operands} - {"a", "b"}
-    if form.unit == Kind.VECTOR and "b" in chosen and chosen["b"] != IMMEDIATE and not records:
+    if form.unit == UnitKind.VECTOR and "b" in chosen and chosen["b"] != IMMEDIATE and not records:
         loops[0]["b"] = 1
     fields: dict[str, Any] = {"loops": loops, "base": {}}
     if machine.structure.roles.acc in (chosen["dst"], *chosen.values()):
         fields["banks"] = 1
     if form.reads_destination:
         fields["reset"] = 1
-    if form.unit == Kind.VECTOR:
+    if form.unit == UnitKind.VECTOR:
         codes = codes_of(machine.structure, machine.unit_of(form.name))
         selectors = {"a_source": "a", "b_source": "b", "destination": "dst"}
         fields |= {field: codes[field].index(chosen[name]) for field, name in selectors.items()

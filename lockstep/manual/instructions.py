@@ -7,7 +7,7 @@ from accel.machine.declare import InstructionForm
 from accel.machine.intrinsics import operand_field
 from accel.machine.machine import FINISH, Machine
 from accel.machine.streams import StreamForm
-from accel.machine.structure import FETCH, IMMEDIATE, Kind
+from accel.machine.structure import FETCH, IMMEDIATE, UnitKind
 from compiler.ir import expr_text
 from compiler.te import Reduce
 
@@ -122,7 +122,7 @@ def used_fields(machine: Machine, forms: tuple[InstructionForm, ...]) -> Iterato
     """The fields of its word that an instruction reads, in order of their bits."""
     read = {"opcode", "waits", "signals", "loops.extent"}
     for form in forms:
-        read |= _moved(form) if Kind(form.unit).moves else _computed(machine, form)
+        read |= _moved(form) if UnitKind(form.unit).moves else _computed(machine, form)
     name = forms[0].name
     for field in fields_of(machine.layouts[name], machine, machine.unit_of(name)):
         if field.path in read:
@@ -146,7 +146,7 @@ def _computed(machine: Machine, form: InstructionForm) -> set[str]:
     if isinstance(form, StreamForm):
         table = {"entries"} if len(form.operands) > 1 else set()
         return (read | {"a_source"} | table | {imm.name for imm in form.immediates}) - {"loops.b"}
-    if form.unit == Kind.VECTOR:
+    if form.unit == UnitKind.VECTOR:
         names = {operand.name: operand.scopes for operand in form.operands}
         read |= {"destination"} | {f"{name}_source" for name in names}
         read |= {IMMEDIATE} & {scope for scopes in names.values() for scope in scopes}

@@ -6,26 +6,29 @@ from accel.datapath.plan import SELECT_CYCLES, plan
 from accel.machine.declare import InstructionForm
 from accel.machine.machine import Machine
 from accel.machine.streams import StreamForm
-from accel.machine.structure import IMMEDIATE, Kind
+from accel.machine.structure import IMMEDIATE, UnitKind
 from accel.machine.timing import CoreTiming
 from compiler.tensorize import Intrinsic
 
 
 def _issue(timing: CoreTiming, unit: str) -> int:
     """Cycles from taking an instruction to the issue of its first iteration."""
-    return {Kind.GEMM: timing.address_cycles, Kind.VECTOR: timing.issue_cycles}[Kind(unit)]
+    return {UnitKind.GEMM: timing.address_cycles,
+            UnitKind.VECTOR: timing.issue_cycles}[UnitKind(unit)]
 
 
 def _moves(timing: CoreTiming, unit: str) -> tuple[int, str, str]:
     """Cycles from taking an instruction to what it begins with, that, and what it waits for."""
     steps = timing.nest_cycles + timing.read_cycles
     return {
-        Kind.STREAM: (3 + steps, "its first entry at the component", "room in its component, whose "
-                      "time comes on top, and the write of its last entry before it retires"),
-        Kind.LOAD: (timing.load_cycles, "its first request to the memory", "requests, "
-                    "bursts and data of the memory, and an earlier load whose data come first"),
-        Kind.STORE: (timing.store_cycles, "the address of its first chunk", "room for "
-                     "requests, and the memory's acknowledgements before it retires")}[Kind(unit)]
+        UnitKind.STREAM: (3 + steps, "its first entry at the component", "room in its component, "
+                          "whose time comes on top, and the write of its last entry before it "
+                          "retires"),
+        UnitKind.LOAD: (timing.load_cycles, "its first request to the memory", "requests, bursts "
+                        "and data of the memory, and an earlier load whose data come first"),
+        UnitKind.STORE: (timing.store_cycles, "the address of its first chunk", "room for "
+                         "requests, and the memory's acknowledgements before it retires"),
+    }[UnitKind(unit)]
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def timing_of(machine: Machine, form: InstructionForm) -> UnitTiming:
     datapath = plan(machine, machine.unit_of(form.name))
     places = [set(operand.scopes) - {IMMEDIATE} for operand in form.operands
               if operand.name in ("a", "b")]
-    meet = unit == Kind.VECTOR and len(places) == 2 and places[0] & places[1]
+    meet = unit == UnitKind.VECTOR and len(places) == 2 and places[0] & places[1]
     return UnitTiming(_issue(timing, unit), "the issue of its first iteration", datapath.interval,
                   2 * datapath.interval if meet else 0, datapath.latency, datapath.write_cycles,
                   tuple(_waits(machine, form)))
@@ -77,6 +80,6 @@ def _waits(machine: Machine, form: Intrinsic):
     others = [unit.name for unit in machine.structure.users(acc) if unit.name != own]
     if any(acc in operand.scopes for operand in (form.dst, *form.operands)):
         yield f"banks of {acc} that {' or '.join(others)} holds"
-    if form.unit == Kind.VECTOR and any(acc in operand.scopes for operand in form.operands):
+    if form.unit == UnitKind.VECTOR and any(acc in operand.scopes for operand in form.operands):
         yield f"a source in {acc} whose write is pending"
         yield f"the read port of {acc}, while an accumulating iteration reads its destination"

@@ -23,7 +23,7 @@ from typing import Any
 
 from accel.machine.config import BUFFERS, ELEMENTS, AccelConfig
 from accel.machine.dram import Dram
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 from accel.machine.timing import CoreTiming
 from accel.mapping.plans.search import EFFORTS
 from compiler.errors import RequestError
@@ -161,7 +161,7 @@ def changed_config(config: AccelConfig, values: Mapping[str, str]) -> AccelConfi
 def field_of(config: AccelConfig, name: str) -> Any:
     """The value of what may be varied in a configuration."""
     if name == UNITS_AXIS:
-        return len(config.structure.of_kind(Kind.VECTOR))
+        return len(config.structure.of_kind(UnitKind.VECTOR))
     table, _, field = name.rpartition(".")
     return getattr(getattr(config, table) if table else config, field)
 

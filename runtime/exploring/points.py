@@ -10,7 +10,7 @@ from numpy.random import Generator
 from accel.machine.intrinsics import SHIPPED, Declaration, on_each_vector
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 from compiler.errors import Error
 from compiler.lazy import cached_property
 from compiler.native import digest
@@ -214,7 +214,7 @@ class MachineSpace:
 
 def _instructions(machine: Machine) -> list[str]:
     """The names of the instructions, but those of further units of vector."""
-    further = {unit.name for unit in machine.structure.of_kind(Kind.VECTOR)[1:]}
+    further = {unit.name for unit in machine.structure.of_kind(UnitKind.VECTOR)[1:]}
     return [one.name for one in machine.declarations if one.unit not in further]
 
 

@@ -8,7 +8,7 @@ from amaranth.utils import exact_log2
 from accel.hw.interface import acc_port
 from accel.hw.parts import RAM_CYCLES, Ram, delayed, spread
 from accel.machine.machine import Machine
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 
 
 class Acc(wiring.Component):
@@ -27,7 +27,7 @@ class Acc(wiring.Component):
         name = name or machine.structure.roles.acc
         self._whole, self._parts = self.config.buffers[name], self.config.parts[name]
         self._lane_bits = self._whole.entry_bits // self.config.lanes
-        self._seen = {unit.name: self._parts if unit.kind is Kind.VECTOR else self._whole
+        self._seen = {unit.name: self._parts if unit.kind is UnitKind.VECTOR else self._whole
                       for unit in machine.structure.users(name)}
         super().__init__({unit: In(acc_port(seen)) for unit, seen in self._seen.items()})
 

@@ -16,7 +16,7 @@ from accel.hw.compute.hazards import Hazards
 from accel.machine.declare import operand_field, unit_of
 from accel.machine.isa import GEMM
 from accel.machine.machine import Machine
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 
 TAG = data.StructLayout({"last": 1, "banks": 2})
 
@@ -49,7 +49,7 @@ class Gemm(wiring.Component):
         write_cycles      write: 2 + latency + plan.meeting.latency
     """
 
-    def __init__(self, machine: Machine, unit: str = Kind.GEMM):
+    def __init__(self, machine: Machine, unit: str = UnitKind.GEMM):
         self.machine, self.unit = machine, unit_of(machine.structure, unit)
         self.plan = plan(machine, self.unit.name)
         config = machine.config

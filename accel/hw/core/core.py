@@ -24,17 +24,17 @@ from accel.hw.vector import Vector
 from accel.machine.isa import BASES
 from accel.machine.machine import Machine
 from accel.machine.status import Status
-from accel.machine.structure import FETCH, BufferRecord, Kind, Unit
+from accel.machine.structure import FETCH, BufferRecord, Unit, UnitKind
 
 
 def made(machine: Machine, unit: Unit) -> wiring.Component:
     """The hardware of a unit, by its kind."""
     match unit.kind:
-        case Kind.LOAD: return Load(machine.config, unit.name)
-        case Kind.STORE: return Store(machine.config, unit.name)
-        case Kind.GEMM: return Gemm(machine, unit.name)
-        case Kind.VECTOR: return Vector(machine, unit.name)
-        case Kind.STREAM: return StreamUnit(machine, unit.name)
+        case UnitKind.LOAD: return Load(machine.config, unit.name)
+        case UnitKind.STORE: return Store(machine.config, unit.name)
+        case UnitKind.GEMM: return Gemm(machine, unit.name)
+        case UnitKind.VECTOR: return Vector(machine, unit.name)
+        case UnitKind.STREAM: return StreamUnit(machine, unit.name)
 
 
 def core_signature(machine: Machine) -> dict:
@@ -148,7 +148,7 @@ class Core(wiring.Component):
         config, name = self.machine.config, buffer.name
         if reader.kind.moves:
             return OutputScratchpad(config, config.seen(writer, name))
-        if reader.kind is Kind.VECTOR and name in reader.at("table"):
+        if reader.kind is UnitKind.VECTOR and name in reader.at("table"):
             return TableScratchpad(config, config.seen(reader, name), part.lookups)
         return InputScratchpad(config, config.seen(reader, name))
 

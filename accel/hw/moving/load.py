@@ -14,7 +14,7 @@ from accel.hw.queue import Queue, relay
 from accel.hw.moving.unpack import Unpack
 from accel.machine.config import AccelConfig
 from accel.machine.declare import unit_of
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 
 class Bursts(wiring.Component):
     """Cuts runs into requests to the memory, and hands the runs on to whoever takes the data.
@@ -94,7 +94,7 @@ class Load(wiring.Component):
     (the name of each buffer that it writes) : write ports.
     """
 
-    def __init__(self, config: AccelConfig, unit: str = Kind.LOAD):
+    def __init__(self, config: AccelConfig, unit: str = UnitKind.LOAD):
         self._config, self._unit = config, unit_of(config.structure, unit)
         super().__init__(unit_signature(config.structure) | {
             "bases": In(BASE_REGISTERS), "mem": Out(read_port(config)),

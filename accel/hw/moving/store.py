@@ -12,7 +12,7 @@ from accel.hw.queue import Queue, tally
 from accel.hw.moving.scratchpad import chunk_read
 from accel.machine.config import AccelConfig
 from accel.machine.declare import unit_of
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 
 
 class BurstWriter(wiring.Component):
@@ -99,7 +99,7 @@ class Store(wiring.Component):
     (the name of each buffer that it reads) : read ports.
     """
 
-    def __init__(self, config: AccelConfig, unit: str = Kind.STORE):
+    def __init__(self, config: AccelConfig, unit: str = UnitKind.STORE):
         self._config, self._unit = config, unit_of(config.structure, unit)
         super().__init__(unit_signature(config.structure) | {
             "bases": In(BASE_REGISTERS), "mem": Out(write_port(config)),

@@ -14,7 +14,7 @@ from accel.machine.declare import unit_of
 from accel.machine.machine import Machine
 from accel.machine.status import Status
 from accel.machine.streams import StreamForm, number
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 
 _ENTERING = 2
 """Cycles from an entry that was read until a component sees it, of a queue's output register."""
@@ -43,7 +43,7 @@ class StreamUnit(wiring.Component):
     Members beside those of every unit: the buffers of its ports.
     """
 
-    def __init__(self, machine: Machine, unit: str = Kind.STREAM):
+    def __init__(self, machine: Machine, unit: str = UnitKind.STREAM):
         self.machine, self.unit = machine, unit_of(machine.structure, unit)
         self.forms = [form for form in machine.of_unit(self.unit.name)
                       if isinstance(form, StreamForm)]

@@ -15,7 +15,7 @@ from accel.hw.compute.update import Update, updates_of
 from accel.machine.config import AccelConfig
 from accel.machine.declare import unit_of
 from accel.machine.machine import Machine
-from accel.machine.structure import IMMEDIATE, Kind
+from accel.machine.structure import IMMEDIATE, UnitKind
 from compiler.te import bits, is_float
 
 from .decode import Decode, operation_layout
@@ -65,7 +65,7 @@ class Vector(wiring.Component):
     (The data path counts its own stages, from cycle 3.)
     """
 
-    def __init__(self, machine: Machine, unit: str = Kind.VECTOR):
+    def __init__(self, machine: Machine, unit: str = UnitKind.VECTOR):
         self.machine, self.unit = machine, unit_of(machine.structure, unit)
         self.plan = plan(machine, self.unit.name)
         config, parts = machine.config, machine.config.parts

@@ -11,7 +11,7 @@ from accel.datapath.plan import plan
 from accel.machine.dram import Dram
 from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import Machine
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 from accel.mapping.bounds.tilings import Many
 from accel.mapping.bounds.windows import (LoadedSource, Packed, WindowLine, computed_weights,
                                           packed_source, source_of)
@@ -59,7 +59,7 @@ class LayerFacts:
         # Without others, the last stage reads all inputs from res, one in a cycle.
         reads = 1 if operator.accumulators else max(1, len(operator.inputs))
         self.work = (self.positions * reads + sum(self.folded.values())) * config.vector_beats
-        vectors = machine.structure.of_kind(Kind.VECTOR)
+        vectors = machine.structure.of_kind(UnitKind.VECTOR)
         self.units = len(vectors)
         self.lanes = -(-self.work // self.units)
         self.stored, self.partial = self._stored(), bool(layer.bounds)
@@ -74,7 +74,7 @@ class LayerFacts:
         rate = memory.bytes_per_cycle
         self.rate = config.bus_bytes if rate is None else min(config.bus_bytes, rate)
         self.word = WORD_BYTES / self.rate - (rate is not None)     # a beat may be there at once
-        self.gemm = plan(machine, Kind.GEMM).write_cycles
+        self.gemm = plan(machine, UnitKind.GEMM).write_cycles
         self.vector = min(plan(machine, unit.name).write_cycles for unit in vectors)
 
     def _terms(self, role: str) -> int:

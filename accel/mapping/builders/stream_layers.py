@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
 from accel.machine.machine import Machine
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 from accel.mapping.builders.layer import MappedLayer, in_line, stage_of
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.forms import Forms
@@ -83,7 +83,8 @@ def _buffers(machine: Machine, selection: StreamSelection) -> Mapping[str, str]:
     """The buffers of a layer's stages: those that load and store reach."""
     structure = machine.structure
     unit = structure.unit(machine.unit_of(selection.form.name))
-    loaded, stored = (structure.of_kind(kind)[0].buffers for kind in (Kind.LOAD, Kind.STORE))
+    loaded, stored = (structure.of_kind(kind)[0].buffers
+                      for kind in (UnitKind.LOAD, UnitKind.STORE))
     operands = {"input": ("a", loaded), "quantized": ("dst", stored)}
     if selection.table is not None:
         operands["table"] = "table", loaded

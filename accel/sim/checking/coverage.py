@@ -12,7 +12,7 @@ from accel.machine.program import Instruction
 from accel.machine.declare import InstructionForm
 from accel.machine.status import Run, Status
 from accel.machine.streams import LONGEST, StreamForm
-from accel.machine.structure import FETCH, Kind
+from accel.machine.structure import FETCH, UnitKind
 from accel.machine.words import decode_words
 from accel.proof.access import (WRITABLE, Touch, accumulates, row_length, touches,
                                 valid_box)
@@ -117,7 +117,7 @@ class Coverage:
     def _blamed(self) -> dict[Status, tuple[str, ...]]:
         """Whom each error can be of. Words of gemm have no selector that could be illegal."""
         structure = self.machine.structure
-        selecting = tuple(unit.name for unit in structure.units if unit.kind is not Kind.GEMM)
+        selecting = tuple(unit.name for unit in structure.units if unit.kind is not UnitKind.GEMM)
         return {Status.ILLEGAL: (FETCH, *selecting), Status.ADDRESS: structure.names,
                 Status.BUS: tuple(structure.moved), Status.TOKENS_LEFT: (FETCH,),
                 Status.DEADLOCK: structure.reporters}
@@ -134,8 +134,8 @@ class Coverage:
     def _meets_itself(self) -> bool:
         """True if an operation of vector can read what an earlier iteration wrote."""
         acc = self.machine.structure.roles.acc
-        return any(form.kind is Kind.VECTOR and form.target == acc and acc in form.scopes.values()
-                   for form in forms(self.machine))
+        return any(form.kind is UnitKind.VECTOR and form.target == acc
+                   and acc in form.scopes.values() for form in forms(self.machine))
 
     def _stalls(self) -> Iterator[tuple[str, str]]:
         """A DMA unit that waits for a token of its own waits for its memory."""
@@ -146,8 +146,8 @@ class Coverage:
             causes = ["command", "signal"]
             causes += ["memory"] if dma else ["bank"] if self._has_banks(unit) else []
             causes += [other for other in units if not (dma and other == unit)]
-            meets = (self._meets_itself if kind is Kind.VECTOR else
-                     kind is Kind.GEMM and plan(self.machine, unit).hazard_cycles > 0)
+            meets = (self._meets_itself if kind is UnitKind.VECTOR else
+                     kind is UnitKind.GEMM and plan(self.machine, unit).hazard_cycles > 0)
             causes += ["hazard"] if meets else []
             yield from (("stall", f"{unit} for {cause}") for cause in causes)
 
@@ -172,7 +172,7 @@ class Coverage:
         fields, unit = instruction.fields, instruction.unit
         segment = isa.BASES[fields["base"]]
         yield "segment", f"{unit} {segment}"
-        if self.machine.structure.kind(unit) is Kind.LOAD:
+        if self.machine.structure.kind(unit) is UnitKind.LOAD:
             for loop, (low, high) in enumerate(valid_box(fields["loops"])):
                 if 0 < low < fields["loops"][loop]["extent"]:
                     yield "pad", f"before in loop {loop}"

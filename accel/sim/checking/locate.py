@@ -14,7 +14,7 @@ from accel.machine import isa
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Run
-from accel.machine.structure import IMMEDIATE, Kind
+from accel.machine.structure import IMMEDIATE, UnitKind
 
 from accel.sim.programs.case import Case
 
@@ -139,7 +139,7 @@ def _show(machine: Machine, stream: list[Instruction],
     result = list(stream)
     for instruction, _ in steps:
         sources = [unit.name for unit in machine.structure.units
-                   if unit.kind is not Kind.LOAD and unit.name != instruction.unit]
+                   if unit.kind is not UnitKind.LOAD and unit.name != instruction.unit]
         result = _after(machine, result, instruction, sources)
     return result, [name for _, names in steps for name in names]
 
@@ -168,7 +168,7 @@ def _stored(machine: Machine, buffer: str, offset: int) -> Instruction:
     roles = machine.structure.roles
     size = machine.config.buffers[buffer].size_bytes
     run = min(size, 1 << 12)
-    return Instruction(machine.of_unit(Kind.STORE)[0].name, roles.store, {
+    return Instruction(machine.of_unit(UnitKind.STORE)[0].name, roles.store, {
         "buffer": machine.structure.buffer_names.index(buffer),
         "base": isa.BASES.index("io"), "dram": offset,
         "run": run, "loops": [{"extent": size // run, "dram": run, "buffer": run}]})

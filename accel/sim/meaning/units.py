@@ -16,7 +16,7 @@ from accel.machine.intrinsics import TABLE
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.machine.streams import StreamForm, integers_of
-from accel.machine.structure import IMMEDIATE, Kind
+from accel.machine.structure import IMMEDIATE, UnitKind
 from accel.proof.access import (Touch, Walk, compute_loops, operand_scope, row_length,
                                 valid_box)
 from compiler.ir.arithmetic import FOLDS, apply_cast, cut
@@ -59,12 +59,12 @@ def perform(machine: Machine, buffers: Buffers, memory: np.ndarray, bases: dict[
             instruction: Instruction, touched: Sequence[Touch]) -> None:
     """Execute one instruction whose operands `touched` (see `touches`) are in range."""
     kind = machine.structure.unit(instruction.unit).kind
-    if kind is Kind.LOAD:
+    if kind is UnitKind.LOAD:
         _load(buffers, memory, bases, instruction, touched)
-    elif kind is Kind.STORE:
+    elif kind is UnitKind.STORE:
         _move(buffers.raw[touched[0].memory], touched[0].walk, memory, _based(touched[1], bases),
               touched[0].width)
-    elif kind is Kind.STREAM:
+    elif kind is UnitKind.STREAM:
         _stream(machine, buffers, instruction, touched)
     else:
         _Compute(machine, buffers, instruction, touched).run()

@@ -13,7 +13,7 @@ from accel.machine import isa
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, TensorSlot, finish
 from accel.machine.streams import StreamForm
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 from accel.proof.legal import with_tokens
 
 from .case import Case
@@ -80,7 +80,7 @@ def _full_counter(machine: Machine, source: str, target: str) -> Case:
     give = {"signals": _mask(machine, target)}
     take = {"waits": _mask(machine, source)}
     short, taking = nothing(machine, source, 1), changed(nothing(machine, target, 1), take)
-    full, streams = machine.config.timing.tokens, machine.structure.kind(source) is Kind.STREAM
+    full, streams = machine.config.timing.tokens, machine.structure.kind(source) is UnitKind.STREAM
     busy = (full + 1) * ((SLOW if streams else LATENCY) + 1)
     body = [nothing(machine, target, busy), *[changed(short, give)] * full, taking,
             changed(short, give), *[short] * _crowd(machine), *[taking] * full]
@@ -98,7 +98,7 @@ def _loops(machine: Machine, unit: str) -> int:
 
 def _around(machine: Machine, unit: str) -> int:
     """Loops in the words of a unit, but for the row of a stream unit, which may not be long."""
-    return _loops(machine, unit) - (machine.structure.kind(unit) is Kind.STREAM)
+    return _loops(machine, unit) - (machine.structure.kind(unit) is UnitKind.STREAM)
 
 
 def _crowd(machine: Machine) -> int:
@@ -118,7 +118,7 @@ def _long_wait(machine: Machine, source: str) -> Case:
     taking = [changed(nothing(machine, unit, 1), take) for unit in others]
     short = nothing(machine, source, SHORT)
     reading = [roles.gemm, roles.store, *(
-        unit.name for unit in machine.structure.of_kind(Kind.STREAM))]
+        unit.name for unit in machine.structure.of_kind(UnitKind.STREAM))]
     body = [*(nothing(machine, unit, 1) for unit in reading),
             changed(long, give),
             *taking, changed(odd, give), *taking,
@@ -221,15 +221,15 @@ def _extents(machine: Machine) -> Case:
             if 0 < level < _loops(machine, unit):
                 body += [_twice(machine, unit, level, extent) for extent in EXTENTS]
     body += [_padded(machine, level, *pads)
-             for level in range(LOOPS[Kind.LOAD]) for pads in (PADS, PADS[::-1])]
+             for level in range(LOOPS[UnitKind.LOAD]) for pads in (PADS, PADS[::-1])]
     return _case(machine, "long extents", body)
 
 
 def _twice(machine: Machine, unit: str, level: int, extent: int) -> Instruction:
     loops = [{"extent": 1} for _ in range(_loops(machine, unit))]
-    is_load = machine.structure.kind(unit) is Kind.LOAD
+    is_load = machine.structure.kind(unit) is UnitKind.LOAD
     inner = 1 + (extent - 1) // _interval(machine, unit)
-    if machine.structure.kind(unit) is Kind.STREAM:     # rows, or the entries of one
+    if machine.structure.kind(unit) is UnitKind.STREAM:     # rows, or the entries of one
         form = machine.of_unit(unit)[0]
         assert isinstance(form, StreamForm)
         inner = min(inner, form.longest if level == len(loops) - 1 else 512)
@@ -241,15 +241,20 @@ def _twice(machine: Machine, unit: str, level: int, extent: int) -> Instruction:
 
 
 def _interval(machine: Machine, unit: str) -> int:
-    """Cycles from an iteration of gemm or vector to the next one into the same entry."""
+    """Cycles from an iteration of gemm or vector to the next one into the same entry; from a row
+    of one entry to the next, where a stream unit's first instruction says how many."""
     match machine.structure.kind(unit):
-        case Kind.GEMM: return plan(machine, unit).hazard_cycles + 1
-        case Kind.VECTOR: return machine.config.vector_beats
+        case UnitKind.GEMM: return plan(machine, unit).hazard_cycles + 1
+        case UnitKind.VECTOR: return machine.config.vector_beats
+        case UnitKind.STREAM:
+            first = machine.of_unit(unit)[0].name
+            return next((max(1, round(computes.cycles(1))) for form, computes in machine.of_rows
+                         if form.name == first), 1)
     return 1
 
 
 def _padded(machine: Machine, level: int, before: int, after: int) -> Instruction:
-    loops = [{"extent": 1} for _ in range(LOOPS[Kind.LOAD])]
+    loops = [{"extent": 1} for _ in range(LOOPS[UnitKind.LOAD])]
     loops[level] = {"extent": before + after + 2, "before": before, "after": after}
     return changed(nothing(machine, machine.structure.roles.load, 1), {
         "base": isa.BASES.index("weights"), "run": 1, "loops": loops})
@@ -285,7 +290,7 @@ def _scattered(machine: Machine, turn: int) -> list[Instruction]:
     form = _plainest(machine, source, roles.out)
     if form is None or reads(machine, form) != {source}:
         return []
-    loops, base = _walk(LOOPS[Kind.VECTOR], turn, {"b": steps[source], "dst": steps[roles.out]})
+    loops, base = _walk(LOOPS[UnitKind.VECTOR], turn, {"b": steps[source], "dst": steps[roles.out]})
     if "a" in form.scopes:
         for fields in (base, *loops):
             fields["a"] = fields.get("b", 0)
@@ -293,7 +298,7 @@ def _scattered(machine: Machine, turn: int) -> list[Instruction]:
              dma(roles.store, roles.out, FAR)]
     if source == roles.res:
         return [dma(roles.load, roles.res, 0), *after]
-    loops, base = _walk(LOOPS[Kind.GEMM], turn, {
+    loops, base = _walk(LOOPS[UnitKind.GEMM], turn, {
         "a": steps[roles.inp], "b": steps[roles.wgt], "dst": steps[roles.acc]})
     product = changed(nothing(machine, roles.gemm, 1), {"banks": 3, "base": base, "loops": loops})
     return [dma(roles.load, roles.inp, 0), dma(roles.load, roles.wgt, 0), product, *after]
@@ -331,7 +336,7 @@ def _case(machine: Machine, name: str, body: Sequence[Instruction]) -> Case:
 def _prepared(machine: Machine, body: list[Instruction]) -> list[Instruction]:
     """With what writes the entries that gemm, vector and store read, and tokens for these."""
     structure, roles = machine.structure, machine.structure.roles
-    for unit in structure.of_kind(Kind.STORE):
+    for unit in structure.of_kind(UnitKind.STORE):
         if (store := _first(body, unit.name)) is not None:
             writer = next(one.name for one in structure.units if unit.reads[0] in one.writes)
             body[store] = _also(body[store], "waits", _mask(machine, writer))
@@ -377,22 +382,22 @@ def nothing(machine: Machine, unit: str, cycles: int) -> Instruction:
     loops, name = [{"extent": min(cycles, LONG)}], machine.of_unit(unit)[0].name
     structure = machine.structure
     match structure.kind(unit):
-        case Kind.LOAD:         # nothing but padding, where nothing is read
+        case UnitKind.LOAD:         # nothing but padding, where nothing is read
             loops.append({"extent": 1, "before": 1})
             res = structure.roles.res
             return Instruction(name, unit, {
                 "buffer": _code(machine, res), "base": 3, "run": 1,
                 "address": machine.config.buffers[res].size_bytes - 1, "loops": loops})
-        case Kind.STORE:
+        case UnitKind.STORE:
             (source, *_) = structure.unit(unit).reads
             return Instruction(name, unit, {"buffer": _code(machine, source), "base": 3,
                                             "loops": loops})
-        case Kind.STREAM:
+        case UnitKind.STREAM:
             (source, *_) = machine.of_unit(unit)[0].operands[0].scopes
             return Instruction(name, unit, {
                 "a_source": structure.unit(unit).at("a").index(source), "base": {"dst": 1},
                 "loops": [{"extent": min(cycles, ROWS)}]})
-        case Kind.VECTOR:
+        case UnitKind.VECTOR:
             return changed(_written_down(machine, _idle(machine, unit)),
                            {"loops": loops, "base": {"dst": 1}})
     return Instruction(name, unit, {"banks": 1, "reset": 1, "loops": loops})

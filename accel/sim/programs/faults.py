@@ -11,7 +11,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import Status
 from accel.machine.streams import StreamForm
-from accel.machine.structure import Kind, Structure
+from accel.machine.structure import Structure, UnitKind
 from accel.proof.access import Fault, touches
 from accel.sim.meaning import functional
 
@@ -100,7 +100,7 @@ class _Coded(Instruction):
 
 def _selector(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
     """A buffer or an operand's place that the instruction does not take."""
-    unit = _instead(machine.structure, unit, {Kind.GEMM: Kind.VECTOR})
+    unit = _instead(machine.structure, unit, {UnitKind.GEMM: UnitKind.VECTOR})
     options: list[tuple[int, str, Any]] = [
         (index, name, value) for index in _of(stream, unit)
         for name, values in _SELECTORS.items() if name in stream[index].fields
@@ -127,7 +127,7 @@ def _rows(machine: Machine, instruction: Instruction) -> Iterator[list[dict[str,
             yield [*loops[:-1], {**loops[-1], "extent": extent}]
 
 
-def _instead(structure: Structure, unit: str, kinds: Mapping[Kind, Kind]) -> str:
+def _instead(structure: Structure, unit: str, kinds: Mapping[UnitKind, UnitKind]) -> str:
     """The unit, or for one of a kind that `kinds` maps the first of another kind."""
     kind = structure.unit(unit).kind
     other = kinds.get(kind, kind)
@@ -144,7 +144,8 @@ def _illegal(machine: Machine, instruction: Instruction, name: str, value: Any) 
 
 def _bank(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
     places = _of(stream, _instead(machine.structure, unit, {
-        Kind.LOAD: Kind.GEMM, Kind.STORE: Kind.VECTOR, Kind.STREAM: Kind.VECTOR}))
+        UnitKind.LOAD: UnitKind.GEMM, UnitKind.STORE: UnitKind.VECTOR,
+        UnitKind.STREAM: UnitKind.VECTOR}))
     if not places:
         return ""
     index, banks = random.choice(places), random.randrange(4)
@@ -182,7 +183,8 @@ def _address(machine: Machine, unit: str, stream: Stream, random: Random) -> str
 def _memory(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
     """A run outside the memory."""
     places = _of(stream, _instead(machine.structure, unit, {
-        Kind.GEMM: Kind.LOAD, Kind.VECTOR: Kind.STORE, Kind.STREAM: Kind.STORE}))
+        UnitKind.GEMM: UnitKind.LOAD, UnitKind.VECTOR: UnitKind.STORE,
+        UnitKind.STREAM: UnitKind.STORE}))
     if not places:
         return ""
     index = random.choice(places)

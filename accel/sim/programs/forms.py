@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from accel.machine.config import WEIGHT_BITS
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
-from accel.machine.structure import IMMEDIATE, Kind
+from accel.machine.structure import IMMEDIATE, UnitKind
 from accel.proof.access import operand_scope
 from compiler.tensorize import Intrinsic
 
@@ -33,7 +33,7 @@ class Form:
     reset: bool | None = None
     padded: bool = False
     bits: int = 8
-    kind: Kind = Kind.VECTOR
+    kind: UnitKind = UnitKind.VECTOR
 
     @property
     def scopes(self) -> dict[str, str]:
@@ -44,7 +44,7 @@ class Form:
             packed = f" of {self.bits} bits" if self.bits < 8 else ""
             return f"{self.name} {self.target}{packed}" + (" with padding" if self.padded else "")
         how = {None: "", True: " with reset", False: " onto what is there"}[self.reset]
-        if self.kind is Kind.GEMM:
+        if self.kind is UnitKind.GEMM:
             return self.name + how
         places = ",".join(scope for operand, scope in self.sources if operand in ("a", "b"))
         return " ".join(filter(None, (self.name, places, "to", self.target))) + how
@@ -57,14 +57,14 @@ def forms(machine: Machine) -> list[Form]:
 
 
 def _of(machine: Machine, name: str, intrinsic: Intrinsic) -> Iterator[Form]:
-    unit, kind = machine.unit_of(name), Kind(intrinsic.unit)
-    if kind is Kind.LOAD:
+    unit, kind = machine.unit_of(name), UnitKind(intrinsic.unit)
+    if kind is UnitKind.LOAD:
         for buffer in intrinsic.dst.scopes:
             packed = machine.structure.buffer(buffer).packed
             for bits in machine.config.weight_bits if packed else (8,):
                 yield Form(name, unit, (), buffer, padded=bool(intrinsic.immediates), bits=bits,
                            kind=kind)
-    elif kind is Kind.STORE:
+    elif kind is UnitKind.STORE:
         for buffer in intrinsic.operands[0].scopes:
             yield Form(name, unit, (), buffer, kind=kind)
     else:

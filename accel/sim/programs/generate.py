@@ -13,7 +13,7 @@ import numpy as np
 
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, TensorSlot, finish
-from accel.machine.structure import IMMEDIATE, Kind
+from accel.machine.structure import IMMEDIATE, UnitKind
 from compiler.lazy import cached_property
 from compiler.te import bits, numpy_dtype
 
@@ -52,10 +52,11 @@ class _Generator:
         self.instructions = Instructions(machine, self.random, self.places)
 
     def case(self, wanted: Sequence[Form] = ()) -> Case:
-        for buffer in dict.fromkeys(form.target for form in self.forms if form.kind is Kind.LOAD):
+        loads = (form for form in self.forms if form.kind is UnitKind.LOAD)
+        for buffer in dict.fromkeys(form.target for form in loads):
             self._try(lambda buffer=buffer: self.instructions.load_entries(buffer), must=True)
-        first = next((form for form in self.forms if form.kind is Kind.GEMM and form.reset), None)
-        first = first or next(form for form in self.forms if form.kind is Kind.GEMM)
+        products = [form for form in self.forms if form.kind is UnitKind.GEMM]
+        first = next((form for form in products if form.reset), products[0])
         self._try(lambda: self.instructions.gemm(first), must=True)
         if wanted:
             self._fill_out()
@@ -72,8 +73,9 @@ class _Generator:
         random, forms = self.random, self.forms
         structure = self.machine.structure
         units = {unit: [form for form in forms if form.unit == unit] for unit in structure.names}
-        turns = [unit.name for kind in (Kind.LOAD, Kind.GEMM, Kind.STORE, Kind.VECTOR, Kind.VECTOR,
-                                          Kind.STREAM)
+        turns = [unit.name for kind in (
+            UnitKind.LOAD, UnitKind.GEMM, UnitKind.STORE, UnitKind.VECTOR, UnitKind.VECTOR,
+            UnitKind.STREAM)
                  for unit in structure.of_kind(kind)]
         kinds = [lambda unit=unit: self.instructions.of(_any_name(random, units[unit]))
                  for unit in turns]
@@ -90,7 +92,7 @@ class _Generator:
         """Writes something to each buffer of results, for a store."""
         for buffer in self.machine.structure.moved[self.roles.store]:
             into = [form for form in self.forms if form.target == buffer
-                    and form.kind in (Kind.VECTOR, Kind.STREAM) and all(
+                    and form.kind in (UnitKind.VECTOR, UnitKind.STREAM) and all(
                         scope == IMMEDIATE or self.places.written[scope]
                         for _, scope in form.sources)]
             if into:
@@ -171,7 +173,7 @@ class _Generator:
         other parts.
         """
         roles = self.roles
-        for name in (one for unit in self.machine.structure.of_kind(Kind.STORE)
+        for name in (one for unit in self.machine.structure.of_kind(UnitKind.STORE)
                      for one in unit.reads):
             for start, count in self.places.stretches(name, 3):
                 self._append(self.instructions.shown(count, start, name))
@@ -186,7 +188,7 @@ class _Generator:
         """Products of a stretch of inp or wgt with an entry of the other."""
         inp, wgt = self.roles.inp, self.roles.wgt
         for buffer, other in ((inp, wgt), (wgt, inp)):
-            form = next((form for form in self.forms if form.kind is Kind.GEMM
+            form = next((form for form in self.forms if form.kind is UnitKind.GEMM
                          and form.reset is not False and buffer in form.scopes.values()), None)
             stretches = self.places.stretches(other, 1)
             if form is None or not stretches:
@@ -237,7 +239,7 @@ class _Generator:
     @cached_property
     def _into_out(self) -> list[Form]:
         return [form for form in self.forms
-                if form.kind is Kind.VECTOR and form.target == self.roles.out]
+                if form.kind is UnitKind.VECTOR and form.target == self.roles.out]
 
 
 def _any_name(random: Random, forms: Sequence[Form]) -> Form:

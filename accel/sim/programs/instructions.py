@@ -8,7 +8,7 @@ from accel.machine.immediates import fields_in
 from accel.machine.declare import address_field, immediate_fields
 from accel.machine.machine import Machine
 from accel.machine.streams import StreamForm
-from accel.machine.structure import IMMEDIATE, Kind
+from accel.machine.structure import IMMEDIATE, UnitKind
 
 from . import shapes
 from .forms import Form, reads
@@ -35,11 +35,12 @@ class Instructions:
     def of(self, form: Form, level: int | None = None) -> Touching:
         """An instruction of a form; `level` is that of a loop that vector must have."""
         match form.kind:
-            case Kind.LOAD: return self.load(form.target, False, form.name, form.padded, form.bits)
-            case Kind.STORE: return self.store(form)
-            case Kind.GEMM: return self.gemm(form)
-            case Kind.VECTOR: return self.vector(form, level)
-            case Kind.STREAM: return self.stream(form, level)
+            case UnitKind.LOAD:
+                return self.load(form.target, False, form.name, form.padded, form.bits)
+            case UnitKind.STORE: return self.store(form)
+            case UnitKind.GEMM: return self.gemm(form)
+            case UnitKind.VECTOR: return self.vector(form, level)
+            case UnitKind.STREAM: return self.stream(form, level)
 
     def load_entries(self, buffer: str) -> Touching:
         """A load that fills a whole entry, and mostly several."""
@@ -52,7 +53,7 @@ class Instructions:
              padded: bool | None = None, bits: int = 8) -> Touching:
         """`padded`: whether some iterations are padding; None: now and then."""
         random = self.random
-        name = name or self.machine.of_unit(Kind.LOAD)[0].name
+        name = name or self.machine.of_unit(UnitKind.LOAD)[0].name
         if buffer == self.roles.par:
             return self._load_records(name)
         entry, size = (self.config.buffers[buffer].entry_bytes,
@@ -98,7 +99,7 @@ class Instructions:
         """Place both sides; `dram` says where in io, `step` is the alignment in the buffer, of
         which addresses count what a byte unpacks to."""
         unit = self.machine.unit_of(name)
-        loads = self.machine.structure.kind(unit) is Kind.LOAD
+        loads = self.machine.structure.kind(unit) is UnitKind.LOAD
         valid = {index for index in shapes.indices(loops)
                  if not loads or not shapes.padding(index, loops)}
         outside = [shapes.offset(index, loops, "dram") for index in shapes.indices(loops)
@@ -133,7 +134,7 @@ class Instructions:
 
     def shown(self, run: int, address: int, buffer: str) -> Touching:
         """One run of a buffer to a place in io that nothing else touches."""
-        dram, name = self.places.fresh(run), self.machine.of_unit(Kind.STORE)[0].name
+        dram, name = self.places.fresh(run), self.machine.of_unit(UnitKind.STORE)[0].name
         fields = {"buffer": self._code(buffer), "base": isa.BASES.index("io"),
                   "dram": dram, "address": address, "run": run, "loops": []}
         return Touching(name, self.roles.store, fields, {buffer: (1 << run) - 1 << address},

@@ -9,7 +9,7 @@ from accel.machine.config import WEIGHT_BITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Run, Status
-from accel.machine.structure import FETCH, Kind
+from accel.machine.structure import FETCH, UnitKind
 
 from .case import Case
 from .directed import changed, nothing
@@ -56,7 +56,7 @@ def _outside(machine: Machine, unit: str) -> Case:
         name = structure.buffer_names[instruction.fields["buffer"]]
         wrong = {"address": buffers[name].size_bytes}
     else:
-        wrong = {"base": {"a": buffers[roles.inp].depth} if kind is Kind.GEMM
+        wrong = {"base": {"a": buffers[roles.inp].depth} if kind is UnitKind.GEMM
                  else {"dst": buffers[structure.unit(unit).writes[-1]].depth}}
     return _case(machine, Run(Status.ADDRESS, unit, LATE + 1), LATE + 1,
                  [changed(instruction, wrong)])

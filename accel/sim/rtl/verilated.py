@@ -1,6 +1,6 @@
 """The RTL of a machine, through Verilator: one shared object for each machine.
 
-It holds the loop over cycles with the memory model (`harness.cpp`, `dram.h`), called by
+It holds the loop over cycles with the memory model (`harness.cpp`, `run.h`, `dram.h`), called by
 `simulate`, and the accessors of PyVerilator, used by `view`. It is built on first use and kept
 (`compiler.native`) under the hash of the emitted Verilog, the sources here, all flags and the
 versions of the tools.
@@ -49,7 +49,7 @@ OPTIMIZATION = ("-O1", "-march=native")
 takes twice as long.
 """
 
-_SOURCES = ("harness.cpp", "../dram.h")
+_SOURCES = ("harness.cpp", "../run.h", "../dram.h")
 _LIBRARY = ("verilated.cpp", "verilated_threads.cpp")
 @dataclass(frozen=True, slots=True)
 class Tracing:

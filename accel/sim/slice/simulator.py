@@ -11,7 +11,7 @@ edit of the hardware, with no model of any part written a second time.
     slicing     the bits that outputs depend on
     graph       these bits as nodes of at most 64 bits;  simplify: fewer of them
     chunks      which nodes run together, and when
-    emit        C++;  harness.cpp: the loop around it, with the memory
+    emit        C++;  harness.cpp, run.h: the loop around it, with the memory
 
 Memory is what `accel.sim.meaning.values` makes of the program, as in the cycle simulator. Where
 time does depend on loaded values, the slice keeps all that these depend on, and is slower.
@@ -140,7 +140,7 @@ def _core(machine: Machine, patched: tuple[Patch, ...]) -> SlicedCore:
 
 def _own_texts() -> dict[str, str]:
     return {path.name: path.read_text()
-            for path in (_HERE / "harness.cpp", _HERE.parent / "dram.h")}
+            for path in (_HERE / "harness.cpp", *_HERE.parent.glob("*.h"))}
 
 
 def _texts(machine: Machine) -> dict[str, str]:

@@ -33,8 +33,8 @@ from accel.machine.layouts import layouts_header, weight_codes
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import ACCESSES, Counters, Run, Status, Timeline
-from accel.machine.structure import (FETCH, MOST_BUFFERS, SHIPPED_STRUCTURE, Kind, Roles, Structure,
-                                     Unit)
+from accel.machine.structure import (FETCH, MOST_BUFFERS, SHIPPED_STRUCTURE, Roles, Structure,
+                                     Unit, UnitKind)
 from accel.machine.timing import CoreTiming
 from compiler.native import library_of
 from compiler.tensorize import Intrinsic
@@ -43,7 +43,7 @@ from accel.sim.dram import DramTiming, bases, timing
 from accel.sim.meaning.values import simulate as simulate_values
 from . import made_for
 
-KINDS = (Kind.LOAD, Kind.STORE, Kind.GEMM, Kind.VECTOR)
+KINDS = (UnitKind.LOAD, UnitKind.STORE, UnitKind.GEMM, UnitKind.VECTOR)
 """The kinds of units that the model has: one of each, and any number of vector."""
 
 SHIPPED = SHIPPED_STRUCTURE.shape
@@ -240,7 +240,7 @@ def _parameters(machine: Machine) -> _Parameters:
     result = _Parameters(
         bus_bits=exact_log2(config.bus_bytes), queue_depth=config.queue_depth,
         store_depth=config.timing.write_room(config.bus_bytes),
-        gemm_hazard=plan(machine, Kind.GEMM).hazard_cycles, vector_beats=config.vector_beats,
+        gemm_hazard=plan(machine, UnitKind.GEMM).hazard_cycles, vector_beats=config.vector_beats,
         bank_depth=config.bank_depth, weight_codes=weight_codes(config),
         kept_beats=config.kept_beats, buffer_place=named.offset, buffer_bits=named.width)
     for number, buffer in enumerate(config.buffers.values()):
@@ -263,10 +263,10 @@ def _opcodes(machine: Machine) -> ctypes.Array:
     table = (_Opcode * 256)(*(_Opcode(unit=NO_UNIT) for _ in range(256)))
     for opcode, unit in machine.units.items():
         table[opcode].unit = machine.structure.reporters.index(unit)
-    for body in machine.of_unit(Kind.GEMM):
+    for body in machine.of_unit(UnitKind.GEMM):
         table[machine.opcodes[body.name]].b = len(body.operands) > 1
         table[machine.opcodes[body.name]].folds = body.update != "assign"
-    for unit in machine.structure.of_kind(Kind.VECTOR):
+    for unit in machine.structure.of_kind(UnitKind.VECTOR):
         for body in machine.of_unit(unit.name):
             _describe(machine, unit, body, table[machine.opcodes[body.name]])
     return table

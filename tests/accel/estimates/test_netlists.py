@@ -8,13 +8,13 @@ from accel.estimates.netlists import amounts_by_module, errors_of, fitted_luts, 
 from accel.estimates.netlists import NetlistAmounts
 from accel.estimates.structure import parts
 from accel.machine.machine import Machine
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 from accel.sim.slice.netlist import netlist_of
 from tests.support.machines import TINY
 from tests.support.streams import Raise, Reverse, machine_of
 
 STREAMS = machine_of()
-(TURN,) = STREAMS.structure.of_kind(Kind.STREAM)
+(TURN,) = STREAMS.structure.of_kind(UnitKind.STREAM)
 
 
 def counted(component) -> NetlistAmounts:

@@ -16,7 +16,8 @@ from accel.machine.intrinsics import also_on, on_each_vector
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, disassemble, finish
 from accel.machine.structure import SHIPPED_STRUCTURE as SHIPPED
-from accel.machine.structure import BufferRecord, Kind, UnitPort, Structure, StructureError, Unit
+from accel.machine.structure import (BufferRecord, Structure, StructureError, Unit, UnitKind,
+                                     UnitPort)
 from accel.proof.legal import prove
 from accel.sim.checking.check import check, compare
 from accel.sim.meaning import functional, values
@@ -127,11 +128,12 @@ def test_functional_and_timed_agree_on_machines_of_two_units_of_vector(make) -> 
 
 def test_units_of_vector_come_and_go() -> None:
     three = SHIPPED.with_vectors(3)
-    assert [unit.name for unit in three.of_kind(Kind.VECTOR)] == ["vector", "vector2", "vector3"]
+    assert [unit.name for unit in three.of_kind(UnitKind.VECTOR)] == [
+        "vector", "vector2", "vector3"]
     assert three.unit("store").reads == ("out", "out2", "out3")
     assert three.with_vectors(1) == SHIPPED and three.with_vectors(3) is three
     odd = SHIPPED.renamed({"inp": "vector2"}).with_vectors(2)
-    assert odd.of_kind(Kind.VECTOR)[1].name == "vector2b"
+    assert odd.of_kind(UnitKind.VECTOR)[1].name == "vector2b"
     own = on_each_vector(three, DECLARED)
     machine = Machine(replace(TINY, structure=three), own)
     assert machine.unit_of("add_vector3") == "vector3" and len(own) == len(DECLARED) + 2 * 14
@@ -250,7 +252,7 @@ _OUT = SHIPPED.buffer("out")
      "Buffer res must be between a unit that moves bytes and one that computes, not between load"),
     (lambda: _with(replace(_STORE, ports=(*_STORE.ports, UnitPort("src", "acc")))),
      "Buffer acc must not be used by store: a buffer of two banks is between units that compute"),
-    (lambda: _with(replace(_STORE, name="second", kind=Kind.STORE)),
+    (lambda: _with(replace(_STORE, name="second", kind=UnitKind.STORE)),
      "Units must have one of kind store, not store and second: the core has one place for it"),
     (lambda: _with(buffers=(replace(SHIPPED.buffer("acc"), banks=1),)),
      "Element of buffer acc must not be accumulator"),

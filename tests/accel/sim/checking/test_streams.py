@@ -6,7 +6,7 @@ import pytest
 
 from accel.machine.config import preset
 from accel.machine.machine import Machine
-from accel.machine.structure import Kind
+from accel.machine.structure import UnitKind
 from accel.proof.legal import prove
 from accel.sim.checking.check import Report, cases, check
 from accel.sim.checking.geometries import quick_simulators
@@ -40,7 +40,7 @@ def test_simulators_agree(make, config) -> None:
 def test_native_values_are_the_meaning(make) -> None:
     """Programs of streams are executed in the midst of native code."""
     machine = make()
-    streams = [form for form in forms(machine) if form.kind is Kind.STREAM]
+    streams = [form for form in forms(machine) if form.kind is UnitKind.STREAM]
     for case in (with_forms(machine, 0, streams), *(generate(machine, seed) for seed in range(3))):
         prove(machine, case.program)
         one, other = (simulate(machine, case.program, case.memory)

@@ -1,16 +1,19 @@
 """Directed programs: they are legal, and reach what they say."""
 
 from dataclasses import replace
+from math import prod
 
 import pytest
 
 from accel.machine.config import UNITS, AccelConfig, preset
+from accel.machine.intrinsics import SHIPPED
 from accel.machine.machine import Machine
 from accel.machine.status import Status
 from accel.proof.legal import prove
 from accel.sim.meaning import functional
 from accel.sim.timed import cycle
-from accel.sim.programs.directed import EXTENTS, LOOPS, directed
+from accel.sim.programs.directed import EXTENTS, LONG, LOOPS, directed
+from examples.machines import softmax
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 WIDE = Machine(replace(preset("tiny-1x4x4"), name="wide", batch=2, block_in=8, block_out=16,
@@ -68,3 +71,12 @@ def test_directed_programs_make_every_unit_wait_long():
     assert waited >= {(unit, cause) for unit in UNITS for cause in causes - {unit}}
     assert waited >= {("gemm", "bank"), ("vector", "bank"), ("vector", "hazard"),
                       ("load", "memory"), ("store", "memory")}
+
+
+def test_a_long_wait_is_no_longer_for_a_slow_component():
+    machine = Machine(replace(preset("tiny-1x4x4"), structure=softmax.structure),
+                      (*SHIPPED, softmax.instruction))
+    case, = (case for case in directed(machine) if case.name == "long wait for softmax")
+    rows = [prod(loop["extent"] for loop in one.fields["loops"])
+            for one in case.program.instructions(machine) if one.name == "softmax"]
+    assert 0.9 * LONG < max(rows) * softmax.instruction.computes.cycles(1) <= LONG
