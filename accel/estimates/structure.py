@@ -7,6 +7,7 @@ fitted (`accel.estimates.fitting`). A feature that has no part in a machine is z
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 
 from accel.datapath.plan import DatapathPlan, plan
 from accel.estimates.amounts import Amounts, amounts
@@ -199,6 +200,7 @@ def _vector(machine: Machine, unit: Unit) -> dict[str, CorePart]:
     }
 
 
+@cache
 def _stream(machine: Machine, unit: Unit) -> dict[str, CorePart]:
     """The parts of a stream unit, as its netlist has them: the unit's own, and each component."""
     found: dict[str, list[NetlistAmounts]] = {}
@@ -211,7 +213,7 @@ def _stream(machine: Machine, unit: Unit) -> dict[str, CorePart]:
 
 def part_of(counted: NetlistAmounts) -> CorePart:
     """A netlist as a part of a core."""
-    return CorePart(counted.logic, {"bits": counted.registers}, counted.distributed,
+    return CorePart({"luts": counted.luts}, {"bits": counted.registers}, counted.distributed,
                     counted.block_rams, counted.multipliers, counted.products, NETLIST)
 
 
