@@ -101,7 +101,7 @@ class _Unfolded:
             return (*cell.value, *cell.offset)
         if isinstance(cell, NetOperator) and cell.symbol in (*_SHIFTS, "*"):
             return (net for value in cell.inputs for net in value)
-        if self._chain(number):
+        if isinstance(cell, NetOperator) and self._chain(number):
             return (value[bit] for value in cell.inputs)
         return needs(cell, bit)
 

@@ -31,15 +31,15 @@ def less(network: BitNetwork, a: Word, b: Word, signed: bool) -> int:
 def compressed(network: BitNetwork, words: Sequence[Word]) -> list[Word]:
     """Two words with the sum of several of equal length, by rows of full adders, of which each
     makes two words of three."""
-    words = [list(word) for word in words]
-    while len(words) > 2:
-        a, b, c, *others = words
+    left = list(words)
+    while len(left) > 2:
+        a, b, c, *others = left
         unequal = [network.difference(x, y) for x, y in zip(a, b, strict=True)]
         carries = [network.choice(which, z, x)
                    for which, x, z in zip(unequal, a, c, strict=True)]
-        words = [*others, [network.difference(which, z) for which, z in zip(
+        left = [*others, [network.difference(which, z) for which, z in zip(
             unequal, c, strict=True)], [FALSE, *carries[:-1]]]
-    return words
+    return left
 
 
 def shifted(network: BitNetwork, symbol: str, value: Word, places: Word) -> list[int]:
