@@ -9,7 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 
-from accel.estimates.logic.unfolding import lookup_tables, width_of
+from accel.estimates.logic.merging import merged
+from accel.estimates.logic.unfolding import factors_of, lookup_tables
 from accel.estimates.memories import blocks, distributed
 from accel.sim.slice.netlist import (Netlist, NetMemory, NetOperator, NetRead, NetRegister,
                                      cell_of)
@@ -24,6 +25,9 @@ less (``python -m bench accelerator.components``); gates by what units of cores 
 
 FACTOR_BITS = 18
 """Bits of the factors of a multiplier block."""
+
+_CELL, _BLOCK = 4, 128      # what a cell of distributed RAM and a block RAM cost in yosys' choice,
+                            # where a multiplexer and a register of a bit cost about one
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class NetlistAmounts:
 
 def amounts_by_module(netlist: Netlist) -> dict[str, NetlistAmounts]:
     """The amounts of each module, by its path."""
+    netlist = merged(netlist)
     live = live_bits(netlist, (net for value in netlist.outputs.values() for net in value))
     numbers: dict[str, list[int]] = defaultdict(list)
     for number in live:
@@ -73,10 +78,9 @@ def _counted(netlist: Netlist, live: Live, numbers: Iterable[int], luts: int) ->
             case NetMemory():
                 reads, kept = _reads(netlist, live, number)
                 rams += distributed(len(bits), cell.depth) * (reads - len(kept))
-                block_rams += blocks(len(bits), cell.depth) * len(kept)
+                block_rams += _blocks(len(bits), cell.depth) * len(kept)
                 registers -= sum(map(len, kept))        # they are the memory's own
-            case NetOperator(symbol="*") if (factors := tuple(map(width_of, cell.inputs))) and (
-                    min(factors) > 1):
+            case NetOperator() if factors := factors_of(cell):
                 a, b = factors
                 multipliers += -(-a // FACTOR_BITS) * -(-b // FACTOR_BITS)
                 products += a * b
@@ -84,17 +88,24 @@ def _counted(netlist: Netlist, live: Live, numbers: Iterable[int], luts: int) ->
 
 
 def _reads(netlist: Netlist, live: Live, memory: int) -> tuple[int, list[list[int]]]:
-    """The number of a memory's live reads, and the bits of those that are registers of a block
-    RAM: of many rows, which synthesis makes no distributed RAM of."""
+    """The number of a memory's live reads, and the bits of those that are registers of a block RAM,
+    which is what synthesis makes of it where that costs less than distributed RAM."""
     reads = [number for number in live if isinstance(cell := netlist.cells[number], NetRead)
              and cell.memory == memory]
-    rows = netlist.cells[memory]
+    rows, width = netlist.cells[memory], len(live[memory])
     assert isinstance(rows, NetMemory)
-    if rows.depth * rows.row_bits < 1024:
+    small = _CELL * distributed(width, rows.depth) + width * -(-rows.depth // 16)
+    if small < _BLOCK * _blocks(width, rows.depth):
         return len(reads), []
     kept = [live[number] for number, cell in enumerate(netlist.cells) if number in live
             and isinstance(cell, NetRegister) and _is_of(netlist, cell, reads)]
     return len(reads), kept
+
+
+def _blocks(width: int, depth: int) -> int:
+    """Block RAMs of a memory that shows what it had where it is read and written at once: of 18
+    bits at most."""
+    return max(blocks(width, depth), -(-width // 18))
 
 
 def _is_of(netlist: Netlist, register: NetRegister, reads: list[int]) -> bool:

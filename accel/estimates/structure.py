@@ -62,7 +62,7 @@ def parts(machine: Machine) -> dict[str, CorePart]:
         part, like=f"vector{name}") for unit in machine.structure.of_kind(Kind.VECTOR)
         for name, part in _vector(machine, unit).items()}
     streams = {name: part for unit in machine.structure.of_kind(Kind.STREAM)
-               for name, part in _stream(machine, unit).items()}
+               for name, part in stream_parts(machine, unit).items()}
     return {**_shared(machine), **_memory_port(machine), **_load(machine), **_store(machine),
             **_gemm(machine), **vectors, **streams, **_buffers(machine), **_queues(machine)}
 
@@ -201,7 +201,7 @@ def _vector(machine: Machine, unit: Unit) -> dict[str, CorePart]:
 
 
 @cache
-def _stream(machine: Machine, unit: Unit) -> dict[str, CorePart]:
+def stream_parts(machine: Machine, unit: Unit) -> dict[str, CorePart]:
     """The parts of a stream unit, as its netlist has them: the unit's own, and each component."""
     found: dict[str, list[NetlistAmounts]] = {}
     netlist = netlist_of(StreamUnit(machine, unit.name), unit.name)

@@ -36,7 +36,7 @@ from fpga.building import flow
 from fpga.building.tools import Tools
 
 SMALL = "tiny-1x4x4"
-"""The geometry of units: yosys of the wheels has too little memory for wider ones of some."""
+"""The geometry of units: yosys of the wheels fails for that of softmax with 16 lanes."""
 
 UNITS = {"gather": "gather.py", "top_k": "top_k.py", "two_vectors": "two_vectors.py",
          "running_max": "running_max.py", "softmax": "softmax.py"}

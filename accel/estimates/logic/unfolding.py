@@ -40,6 +40,21 @@ def width_of(value: Value) -> int:
     return width
 
 
+def factors_of(cell: NetOperator) -> tuple[int, int] | None:
+    """The bits of the factors of a product in multiplier blocks; None of a product by one bit or by
+    a power of two, and of other cells."""
+    if cell.symbol != "*":
+        return None
+    a, b = map(width_of, cell.inputs)
+    return None if min(a, b) < 2 or any(_power(value) is not None
+                                        for value in cell.inputs) else (a, b)
+
+
+def _power(value: Value) -> int | None:
+    """The place of the only bit of a constant."""
+    return value.index(1) if all(map(is_constant, value)) and sum(value) == 1 else None
+
+
 class _Unfolded:
     """The network of a netlist, the literals at which its logic ends, and by module the lookup
     tables of what is not in the network."""
@@ -169,7 +184,10 @@ class _Unfolded:
         if symbol in _SUMS:         # below a chain: one of both is 0
             return words[1][bit] or first[bit]
         if symbol == "*":
-            one, other = sorted(cell.inputs, key=width_of)
+            one, other = sorted(cell.inputs, key=lambda value: (
+                _power(value) is None, width_of(value)))
+            if (place := _power(one)) is not None:
+                return self._literals[other[bit - place]] if bit >= place else FALSE
             return network.conjunction(self._literals[one[0]], self._literals[other[bit]])
         if symbol in ("==", "!="):
             equal = [network.difference(a, b) ^ 1 for a, b in zip(*words, strict=True)]
@@ -329,7 +347,7 @@ def _is_apart(cell: Cell) -> bool:
     if not isinstance(cell, NetOperator):
         return isinstance(cell, NetRegister | NetRead)
     if cell.symbol == "*":
-        return min(map(width_of, cell.inputs)) > 1
+        return factors_of(cell) is not None
     return cell.symbol in _DIVISIONS or _compared(cell) > CHAIN
 
 

@@ -13,6 +13,7 @@ from accel.estimates.logic.covering import tables
 from accel.estimates.logic.network import FALSE, TRUE, BitNetwork
 from accel.estimates.logic.unfolding import lookup_tables
 from accel.estimates.logic.words import compressed, less, matched, selected, shifted, summed
+from accel.estimates.netlists import amounts_by_module, summed
 from accel.sim.slice.netlist import netlist_of
 from accel.sim.slice.slicing import live_bits
 
@@ -129,6 +130,7 @@ class Logic(wiring.Component):
             case "short": m.d.comb += self.o.eq((a[:3] + b[:3])[:3])
             case "constant": m.d.comb += self.o.eq(a[:4] < 16)
             case "one bit": m.d.comb += self.o.eq(a * c)
+            case "power": m.d.comb += self.o.eq(a * 16)
             case "product": m.d.comb += self.o.eq(a * b)
             case "quotient": m.d.comb += self.o.eq(a.as_unsigned() // b.as_unsigned())
             case "enabled":
@@ -153,7 +155,7 @@ class Logic(wiring.Component):
 
 
 @pytest.mark.parametrize("kind, luts", [
-    ("chain", 8 + 1), ("short", 1 + 1 + 4), ("constant", 0), ("one bit", 8), ("product", 0),
+    ("chain", 8 + 1), ("short", 1 + 1 + 4), ("constant", 0), ("one bit", 8), ("product", 0), ("power", 0),
     ("quotient", 8 * 17 + 1), ("enabled", 0), ("two enables", 8 + 1), ("cleared", 1), ("held", 0)])
 def test_tables_of_a_netlist_by_hand(kind: str, luts: int) -> None:
     """A bit of a chain is a table, and its lowest one more; a bit of six inputs is four tables;
@@ -177,6 +179,21 @@ def test_several_sums_are_one_chain_behind_full_adders() -> None:
     netlist = netlist_of(Three(), "c")
     live = live_bits(netlist, (net for value in netlist.outputs.values() for net in value))
     assert lookup_tables(netlist, live).total() == 8 + 1 + 8 + 7     # no carry leaves the last bit
+
+
+def test_what_is_written_twice_is_there_once() -> None:
+    class Twice(wiring.Component):
+        def __init__(self):
+            super().__init__({"a": In(8), "b": In(8), "c": In(1), "o": Out(9), "p": Out(9)})
+
+        def elaborate(self, platform: object) -> Module:
+            m, kept = Module(), [Signal(9, name=f"kept{number}") for number in range(2)]
+            m.d.sync += [one.eq(self.a + self.b) for one in kept]
+            m.d.comb += [self.o.eq(kept[0]), self.p.eq(kept[1])]
+            return m
+
+    found = summed(amounts_by_module(netlist_of(Twice(), "c")).values())
+    assert (found.luts, found.registers) == (10 + 1, 9)
 
 
 def test_random_functions_take_what_a_table_has_inputs_for(rng: np.random.Generator) -> None:
