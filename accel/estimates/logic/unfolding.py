@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from accel.estimates.logic.covering import tables
 from accel.estimates.logic.network import FALSE, TRUE, BitNetwork
-from accel.estimates.logic.words import compressed, less, matched, selected, shifted, summed
+from accel.estimates.logic.words import compressed, less, matched, selected, shifted, sum_of
 from accel.sim.slice.netlist import (Assign, Cell, Matches, Netlist, NetOperator, NetPart, NetRead,
                                      NetRegister, Priority, Value, Write, bit_of, cell_of,
                                      is_constant)
@@ -140,7 +140,7 @@ class _Unfolded:
             case NetOperator(symbol=symbol) if symbol in _SUMS and not self._chain(number):
                 a, b = (self._words(value[:bit + 1]) for value in cell.inputs)
                 minus = int(symbol == "-")
-                self._literals[net] = summed(network, a, [one ^ minus for one in b], minus)[-1]
+                self._literals[net] = sum_of(network, a, [one ^ minus for one in b], minus)[-1]
                 return
             case _:
                 self._literals[net] = self._bit(cell, bit)

@@ -8,7 +8,7 @@ from accel.estimates.logic.network import FALSE, TRUE, BitNetwork
 Word = Sequence[int]
 
 
-def summed(network: BitNetwork, a: Word, b: Word, carry: int) -> list[int]:
+def sum_of(network: BitNetwork, a: Word, b: Word, carry: int) -> list[int]:
     """The sum of two words of equal length and a carry, that long, too."""
     result = []
     for x, y in zip(a, b, strict=True):

@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 from accel.estimates.logic.covering import tables
 from accel.estimates.logic.network import FALSE, TRUE, BitNetwork
 from accel.estimates.logic.unfolding import lookup_tables
-from accel.estimates.logic.words import compressed, less, matched, selected, shifted, summed
+from accel.estimates.logic.words import compressed, less, matched, selected, shifted, sum_of
 from accel.estimates.netlists import amounts_by_module, summed
 from accel.sim.slice.netlist import netlist_of
 from accel.sim.slice.slicing import live_bits
@@ -43,8 +43,8 @@ def signed_of(value: int) -> int:
 
 
 OPERATORS = {
-    "sum": (lambda n, a, b: summed(n, a, b, TRUE), lambda a, b: a + b + 1),
-    "difference": (lambda n, a, b: summed(n, a, [one ^ 1 for one in b], TRUE), lambda a, b: a - b),
+    "sum": (lambda n, a, b: sum_of(n, a, b, TRUE), lambda a, b: a + b + 1),
+    "difference": (lambda n, a, b: sum_of(n, a, [one ^ 1 for one in b], TRUE), lambda a, b: a - b),
     "less": (lambda n, a, b: [less(n, a, b, False)], lambda a, b: a < b),
     "signed less": (lambda n, a, b: [less(n, a, b, True)],
                     lambda a, b: signed_of(a) < signed_of(b)),
@@ -55,7 +55,7 @@ OPERATORS = {
     "part": (lambda n, a, b: selected(n, a, b[:2], 2, 2), lambda a, b: a >> 2 * (b & 3) & 3),
     "match": (lambda n, a, b: [matched(n, a, ("01--1", "1---0"))],
               lambda a, b: (a & 0b11001) == 0b01001 or (a & 0b10001) == 0b10000),
-    "three": (lambda n, a, b: summed(n, *compressed(n, [a, b, [TRUE, *a[:-1]]]), FALSE),
+    "three": (lambda n, a, b: sum_of(n, *compressed(n, [a, b, [TRUE, *a[:-1]]]), FALSE),
               lambda a, b: a + b + 2 * a + 1),
 }
 
