@@ -1,4 +1,4 @@
-"""What a component takes whose hardware no plan describes, counted in its netlist.
+"""The area of a component that no plan describes, counted in its netlist.
 
 Components of one's own (`accel.machine.streams`) are elaborated, which takes a fraction of a
 second, and what their outputs depend on is counted: registers, memories and multipliers as they
@@ -9,11 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 
+from accel.estimates.logic.constants import table_address
 from accel.estimates.logic.merging import merged
 from accel.estimates.logic.unfolding import factors_of, lookup_tables
 from accel.estimates.memories import blocks, distributed
-from accel.sim.slice.netlist import (Netlist, NetMemory, NetOperator, NetRead, NetRegister,
-                                     cell_of)
+from accel.sim.slice.netlist import (Assign, Netlist, NetMemory, NetOperator, NetRead,
+                                     NetRegister, cell_of)
 from accel.sim.slice.slicing import Live, live_bits
 
 NETLIST = "netlist"
@@ -78,8 +79,10 @@ def _counted(netlist: Netlist, live: Live, numbers: Iterable[int], luts: int) ->
             case NetMemory():
                 reads, kept = _reads(netlist, live, number)
                 rams += distributed(len(bits), cell.depth) * (reads - len(kept))
-                block_rams += _blocks(len(bits), cell.depth) * len(kept)
+                block_rams += blocks(len(bits), cell.depth) * len(kept)
                 registers -= sum(map(len, kept))        # they are the memory's own
+            case Assign() if address := table_address(netlist, number):
+                block_rams += blocks(len(bits), 1 << len(address))
             case NetOperator() if factors := factors_of(cell):
                 a, b = factors
                 multipliers += -(-a // FACTOR_BITS) * -(-b // FACTOR_BITS)
@@ -95,17 +98,11 @@ def _reads(netlist: Netlist, live: Live, memory: int) -> tuple[int, list[list[in
     rows, width = netlist.cells[memory], len(live[memory])
     assert isinstance(rows, NetMemory)
     small = _CELL * distributed(width, rows.depth) + width * -(-rows.depth // 16)
-    if small < _BLOCK * _blocks(width, rows.depth):
+    if small < _BLOCK * blocks(width, rows.depth):
         return len(reads), []
     kept = [live[number] for number, cell in enumerate(netlist.cells) if number in live
             and isinstance(cell, NetRegister) and _is_of(netlist, cell, reads)]
     return len(reads), kept
-
-
-def _blocks(width: int, depth: int) -> int:
-    """Block RAMs of a memory that shows what it had where it is read and written at once: of 18
-    bits at most."""
-    return max(blocks(width, depth), -(-width // 18))
 
 
 def _is_of(netlist: Netlist, register: NetRegister, reads: list[int]) -> bool:

@@ -121,7 +121,7 @@ def _steps(machine: Machine, unit: Unit, layout: data.Layout, word: np.ndarray
 
 
 def _again(machine: Machine, memory: np.ndarray, beats: np.ndarray, pad: np.ndarray) -> np.ndarray:
-    """How many of the first beats of each run are those of the run before, which load keeps."""
+    """The number of first beats of each run that are those of the run before, which load keeps."""
     again, real = np.zeros(len(memory), np.int64), np.flatnonzero(~pad)
     if real.size < 2:
         return again

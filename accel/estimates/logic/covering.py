@@ -1,4 +1,4 @@
-"""How many lookup tables a network of bits takes, as technology mapping makes them.
+"""The number of lookup tables of a network of bits, as technology mapping makes them.
 
 A table computes a node from a cut: at most seven nodes that its literals depend on alone. Beyond
 four inputs it is made of tables of four, twice as many for every input more. As synthesis does, the
@@ -54,7 +54,7 @@ def tables_of(inputs: int) -> int:
 
 
 def _readers(network: BitNetwork, roots: Iterable[int]) -> Counter[int]:
-    """How many nodes or roots read each node that roots depend on."""
+    """The number of nodes and roots that read each node that roots depend on."""
     readers = Counter(roots)
     todo, seen = list(readers), set(readers)
     while todo:

@@ -9,6 +9,7 @@ sums in a row are one with full adders, and of a register the enable and the res
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from accel.estimates.logic.constants import table_address
 from accel.estimates.logic.covering import tables
 from accel.estimates.logic.network import FALSE, TRUE, BitNetwork
 from accel.estimates.logic.words import compressed, less, matched, selected, shifted, sum_of
@@ -68,6 +69,8 @@ class _Unfolded:
                                 for net in {net for bit in live[number]
                                             for net in needs(netlist.cells[number], bit)})
         self._merged = set[int]()
+        self._tables = {number: address for number in live
+                        if (address := table_address(netlist, number)) is not None}
         writes = [cell for cell in netlist.cells if isinstance(cell, Write)]
         for write in writes:
             self._readers.update({*write.data, *write.address, *write.enable})
@@ -123,7 +126,8 @@ class _Unfolded:
     def _is_leaf(self, number: int, bit: int) -> bool:
         """True for a bit that no logic makes."""
         cell, chain = self._netlist.cells[number], self._chain(number)
-        return not number or _is_apart(cell) or (chain is not None and bit >= chain[0])
+        return (not number or number in self._tables or _is_apart(cell)
+                or (chain is not None and bit >= chain[0]))
 
     def _make(self, number: int, bit: int) -> None:
         """Gives a bit of a cell its literal, or all of its bits."""
@@ -224,7 +228,7 @@ class _Unfolded:
         return (low, end) if end - low > CHAIN else None
 
     def _terms(self, number: int) -> list[tuple[Value, bool]]:
-        """What a chain sums up, and whether it subtracts it: also what another one does that only
+        """The terms of a chain, and whether it subtracts them: also those of another one that only
         it reads, and that is as long."""
         cell, (_, end) = self._netlist.cells[number], self._chain(number) or (0, 0)
         assert isinstance(cell, NetOperator)
@@ -281,6 +285,8 @@ class _Unfolded:
                     self._register(number, cell, bit)
             case NetRead():
                 self._end(cell.address)
+            case Assign() if number in self._tables:
+                self._end(self._tables[number])
             case NetOperator(symbol=symbol) if symbol in _SUMS:
                 if self._chain(number) and number not in self._merged:
                     self._sum(number)
