@@ -7,8 +7,8 @@ LEAST_BITS = 1024           # of a table that is a block RAM; smaller ones are l
 
 
 def table_address(netlist: Netlist, number: int) -> Value | None:
-    """The address of a block RAM that holds the constants of which a cell chooses one by comparing a
-    value with numbers: this value. None for other cells, and for few bits."""
+    """The address of a block RAM that holds the constants of which a cell chooses one: the value
+    that it compares with numbers. None for other cells, and for few bits."""
     cell = netlist.cells[number]
     if not isinstance(cell, Assign) or len(cell.changes) * cell.width < LEAST_BITS:
         return None

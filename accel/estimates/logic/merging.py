@@ -9,8 +9,8 @@ from accel.sim.slice.netlist import (Assign, Cell, Matches, Netlist, NetMemory, 
 
 
 def merged(netlist: Netlist) -> Netlist:
-    """A netlist that does the same: of equal cells with equal inputs only the first is read. Registers
-    are equal if their data are."""
+    """A netlist that does the same: of equal cells with equal inputs only the first is read.
+    Registers are equal if their data are."""
     cells, first = list(netlist.cells), list(range(len(netlist.cells)))
 
     def name(net: int) -> int:

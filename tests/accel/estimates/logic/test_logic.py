@@ -132,7 +132,8 @@ class Logic(wiring.Component):
             case "one bit": m.d.comb += self.o.eq(a * c)
             case "power": m.d.comb += self.o.eq(a * 16)
             case "many constants":
-                m.d.comb += self.o.eq(Array(Const(k * k % 509, 9) for k in range(256))[a.as_unsigned()])
+                squares = Array(Const(k * k % 509, 9) for k in range(256))
+                m.d.comb += self.o.eq(squares[a.as_unsigned()])
             case "few constants":       # three bits of six inputs
                 m.d.comb += self.o.eq(Array(Const(k * k % 7, 3) for k in range(64))[a[:6]])
             case "product": m.d.comb += self.o.eq(a * b)
@@ -159,9 +160,9 @@ class Logic(wiring.Component):
 
 
 @pytest.mark.parametrize("kind, luts", [
-    ("chain", 8 + 1), ("short", 1 + 1 + 4), ("constant", 0), ("one bit", 8), ("product", 0), ("power", 0),
-    ("quotient", 8 * 17 + 1), ("enabled", 0), ("two enables", 8 + 1), ("cleared", 1), ("held", 0),
-    ("many constants", 0), ("few constants", 4 + 4 + 4)])
+    ("chain", 8 + 1), ("short", 1 + 1 + 4), ("constant", 0), ("one bit", 8), ("product", 0),
+    ("power", 0), ("quotient", 8 * 17 + 1), ("enabled", 0), ("two enables", 8 + 1), ("cleared", 1),
+    ("held", 0), ("many constants", 0), ("few constants", 4 + 4 + 4)])
 def test_tables_of_a_netlist_by_hand(kind: str, luts: int) -> None:
     """A bit of a chain is a table, and its lowest one more; a bit of six inputs is four tables;
     enables and resets are pins."""
