@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from accel.estimates.operators import (all_operators, operand_bits, operators, p
                                        price)
 from accel.estimates.memories import buffer_copies
 from accel.estimates.silicon import memory_kib
+from accel.estimates.structure import CorePart, stream_parts
 from accel.estimates.tables import EnergyTable
 from accel.estimates.technology import DEFAULT, Technology, TechnologyError, load_technology
 from accel.figures.accesses import AccessProfile
@@ -37,6 +39,10 @@ ENERGY_UNITS: tuple[str, ...] = ("dram", "inp", "wgt", "res", "par", "acc", "out
 more units or buffers than these has them before the last, by their names."""
 
 PJ = 1e-12
+
+TABLE_GATES = 4             # of two inputs, that a lookup table of four stands for
+
+RAM_BITS = 4                # of a row of a cell of distributed RAM
 
 
 @dataclass(frozen=True)
@@ -130,6 +136,13 @@ def prices(machine: Machine, table: EnergyTable) -> dict[str, tuple[str, float]]
         for body in datapath.bodies:
             result[f"{unit}.{body.name}"] = unit, _element(datapath, body.name, table)
         result[f"{unit}.folds"] = unit, _fold(datapath, table)
+    for unit in machine.structure.of_kind(Kind.STREAM):
+        taken = stream_parts(machine, unit)
+        for form in machine.of_unit(unit.name):
+            shared = [part for name, part in taken.items() if not name.startswith(
+                f"{unit.name}.component_") or name.endswith(f".component_{form.name}")]
+            result[f"{unit.name}.{form.name}"] = unit.name, sum(
+                _working(part, table) for part in shared)
     result["cycles"] = "idle", _register_bits(machine) * table.clock_pj
     return result
 
@@ -140,6 +153,7 @@ def leakage_watts(machine: Machine, table: EnergyTable) -> float | None:
     if table.leakage is None:
         return None
     logic = sum(price(all_operators(one), table) for one in _datapaths(machine).values())
+    logic += sum(_logic(part, table) for part in _stream_parts(machine))
     return 1e-3 * (memory_kib(machine) * table.leakage.sram_mw
                    + _register_bits(machine) * table.leakage.register_nw * 1e-6
                    + logic * table.leakage.logic_uw * 1e-3)
@@ -234,10 +248,32 @@ def _fold(datapath: DatapathPlan, table: EnergyTable) -> float:
     return max(price(operators(datapath.meeting, update), table) for update in updates)
 
 
+def _stream_parts(machine: Machine) -> list[CorePart]:
+    """The parts of all stream units."""
+    return [part for unit in machine.structure.of_kind(Kind.STREAM)
+            for part in stream_parts(machine, unit).values()]
+
+
+def _logic(part: CorePart, table: EnergyTable) -> float:
+    """The logic and the products of a part of a stream unit, each used once: `TABLE_GATES` for a
+    lookup table, and products as one square one."""
+    return (part.features["luts"] * TABLE_GATES * table.logic_pj
+            + (table.multiply.at(sqrt(part.products)) if part.products else 0.0))
+
+
+def _working(part: CorePart, table: EnergyTable) -> float:
+    """A cycle of a part of a stream unit that works: its logic, its registers, and those of
+    distributed RAM of which a row is read or written."""
+    bits = part.kept["bits"] + RAM_BITS * part.distributed
+    return _logic(part, table) + bits * table.register_pj
+
+
 def _register_bits(machine: Machine) -> int:
-    """Bits of registers of the datapaths, and those that stand for the queues."""
+    """Bits of registers of the datapaths and of stream units, and those that stand for the queues.
+    """
     bits = sum(sum(datapath.registers()) + _meeting_bits(datapath)
                for datapath in _datapaths(machine).values())
+    bits += sum(round(part.kept["bits"]) for part in _stream_parts(machine))
     return bits + len(machine.structure.units) * 8 * isa.WORD_BYTES * machine.config.queue_depth
 
 

@@ -112,13 +112,12 @@ class AreaModel:
 
 @cache
 def read() -> AreaModel:
-    """The stored coefficients, those of parts that are counted in a netlist among them."""
+    """The stored coefficients. Parts that are counted in a netlist take what was counted."""
     stored = tomllib.loads(COEFFICIENTS.read_text())
-    counted = tomllib.loads(netlists.MODEL.read_text())
-    stored["luts"][netlists.NETLIST] = counted["luts"]
+    stored["luts"][netlists.NETLIST] = {"luts": 1.0}
     stored["registers"][netlists.NETLIST] = {"bits": 1.0}
     stored["errors"][netlists.NETLIST] = {
-        figure: counted["errors"].get(figure, 0.0) for figure in (*FIGURES, "gates")}
+        figure: netlists.ERRORS.get(figure, 0.0) for figure in (*FIGURES, "gates")}
     return AreaModel(**stored)
 
 

@@ -7,6 +7,7 @@ fitted (`accel.estimates.fitting`). A feature that has no part in a machine is z
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 
 from accel.datapath.plan import DatapathPlan, plan
 from accel.estimates.amounts import Amounts, amounts
@@ -60,8 +61,8 @@ def parts(machine: Machine) -> dict[str, CorePart]:
     vectors = {f"{unit.name}{name}": part if unit.name == "vector" else replace(
         part, like=f"vector{name}") for unit in machine.structure.of_kind(UnitKind.VECTOR)
         for name, part in _vector(machine, unit).items()}
-    streams = {name: part for unit in machine.structure.of_kind(UnitKind.STREAM)
-               for name, part in _stream(machine, unit).items()}
+    streams = {name: part for unit in machine.structure.of_kind(Kind.STREAM)
+               for name, part in stream_parts(machine, unit).items()}
     return {**_shared(machine), **_memory_port(machine), **_load(machine), **_store(machine),
             **_gemm(machine), **vectors, **streams, **_buffers(machine), **_queues(machine)}
 
@@ -199,7 +200,8 @@ def _vector(machine: Machine, unit: Unit) -> dict[str, CorePart]:
     }
 
 
-def _stream(machine: Machine, unit: Unit) -> dict[str, CorePart]:
+@cache
+def stream_parts(machine: Machine, unit: Unit) -> dict[str, CorePart]:
     """The parts of a stream unit, as its netlist has them: the unit's own, and each component."""
     found: dict[str, list[NetlistAmounts]] = {}
     netlist = netlist_of(StreamUnit(machine, unit.name), unit.name)
@@ -211,7 +213,7 @@ def _stream(machine: Machine, unit: Unit) -> dict[str, CorePart]:
 
 def part_of(counted: NetlistAmounts) -> CorePart:
     """A netlist as a part of a core."""
-    return CorePart(counted.logic, {"bits": counted.registers}, counted.distributed,
+    return CorePart({"luts": counted.luts}, {"bits": counted.registers}, counted.distributed,
                     counted.block_rams, counted.multipliers, counted.products, NETLIST)
 
 

@@ -1,7 +1,8 @@
 """Accesses of a run: what each layer did to buffers, memory and datapaths, counted, not estimated.
 
 The counts come from `Run.accesses`, which the cycle simulator keeps for every instruction, and from
-the words of the program. Values have no part in them: a run without values gives the same.
+the words of the program. Values have no part in them: a run without values gives the same. Of runs
+of the slice all come from the words (`accel.figures.counting`).
 """
 
 from collections.abc import Sequence
@@ -12,12 +13,14 @@ import numpy as np
 
 from accel.datapath.plan import plan
 from accel.figures.attribution import layer_ends
+from accel.figures.counting import counted
 from accel.machine import isa
 from accel.machine.intrinsics import TABLE
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import ACCESSES, Run
-from accel.machine.structure import Unit, UnitKind
+from accel.machine.streams import StreamForm
+from accel.machine.structure import UnitKind, Unit
 from accel.machine.words import column
 from compiler.errors import Error
 from compiler.tensorize import Intrinsic
@@ -46,9 +49,12 @@ class AccessProfile:
             port: inp and wgt are read an entry at a time, res, par, acc and out are taken in parts
             by vector, loads write and stores read chunks. acc tells units from each other:
             ``acc.gemm_read``, ``acc.vector_read``, and so on.
-        ``tab.read`` : lookups of one lane each.
+        ``tab.read`` : lookups of one lane each; of a table of a stream unit, the cycles that its
+            component works.
         ``gemm.NAME``, ``vector.NAME`` : iterations of a body; of vector, parts of an entry.
         ``gemm.folds``, ``vector.folds`` : of these, those that were combined with acc.
+        ``UNIT.NAME`` : of a stream unit: cycles that its component works on these rows, as the
+            instruction says (`accel.machine.streams.Computes`), else one for each entry.
 
     Units and buffers are called by their roles; a second unit of vector has counts of its own.
     """
@@ -58,17 +64,18 @@ class AccessProfile:
 
     @classmethod
     def of(cls, machine: Machine, program: AccelProgram, run: Run) -> "AccessProfile":
-        """Counts the accesses of a run of the cycle simulator.
+        """Counts the accesses of a run of the cycle simulator, or of the slice.
 
         Raises AccessError for a run of anything else, and for one that ended in an error.
         """
-        if run.accesses is None or not run.ok:
+        accesses = counted(machine, program) if run.simulator == "slice" else run.accesses
+        if accesses is None or not run.ok:
             found = "has no counts" if run.ok else f"ended: {run.describe()}"
             raise AccessError("Accesses are those of a run of the cycle simulator that ended well; "
                               f"this one {found}")
         names = (*(name for name, _ in program.layers), "finish")
         edges = [0, *(end for _, end in program.layers), program.count]
-        counter = _LayerCounter(machine, program.words, run.accesses, edges)
+        counter = _LayerCounter(machine, program.words, accesses, edges)
         cycles = np.diff([*layer_ends(program, run), run.cycles], prepend=0)
         return cls(names, {"cycles": cycles.astype(np.int64), **counter.counts()})
 
@@ -110,6 +117,9 @@ class _LayerCounter:
         for unit in self._machine.structure.of_kind(UnitKind.VECTOR):
             for body in self._machine.of_unit(unit.name):
                 self._vector(unit, body)
+        for unit in self._machine.structure.of_kind(UnitKind.STREAM):
+            for form in self._machine.of_unit(unit.name):
+                self._stream(unit, form)
         return self._result
 
     def _add(self, key: str, values: np.ndarray) -> None:
@@ -154,3 +164,21 @@ class _LayerCounter:
         if any(operand.name == TABLE.name for operand in body.operands):
             (table,) = unit.at("table")
             self._add(f"{table}.read", parts * plan(machine, name).count("lookup"))
+
+    def _stream(self, unit: Unit, form: StreamForm) -> None:
+        """Entries are read and written once; the component works as long as rows take it."""
+        here, layout = self._named(form.name), self._machine.layouts[form.name]
+        entries = self._of["iterations"] * here
+        works = next((one for other, one in self._machine.of_rows if other.name == form.name), None)
+        cycles = entries
+        if works is not None:
+            rows = column(layout, self._words, f"loops.{form.loops - 1}.extent")
+            cycles = sum((here & (rows == length)) * (entries // length) * round(
+                works.cycles(length)) for length in np.unique(rows[here]).tolist()) + 0 * entries
+        self._add(f"{unit.name}.{form.name}", cycles)
+        code = column(layout, self._words, "a_source")
+        for number, name in enumerate(unit.at("a")):
+            self._add(f"{name}.read", entries * (code == number))
+        self._add(f"{unit.at('dst')[0]}.write", entries)
+        for table in unit.at("table"):
+            self._add(f"{table}.read", cycles)

@@ -78,7 +78,7 @@ def require_programs(args: argparse.Namespace, programs, machine) -> None:
         if getattr(args, option) and not programs:
             raise RequestError(f"--{option} must be left out for {str(args.model)!r}: all of it "
                                f"runs on the host, which has no cycles")
-        if getattr(args, option) and not cycle.models(machine):
+        if option in PAGES and getattr(args, option) and not cycle.models(machine):
             raise RequestError(f"--{option} must be left out for a machine that the cycle "
                                f"simulator was not made for: the slice of its RTL has cycles and "
                                f"counters alone")

@@ -30,11 +30,23 @@ def test_other_hardware_runs_on_its_slice_and_says_so(monkeypatch, tmp_path, cap
             in capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("option", ["--report", "--technology"])
-def test_what_the_slice_does_not_know_is_refused(monkeypatch, tmp_path, capsys, option):
+def test_energy_of_what_the_slice_runs(monkeypatch, tmp_path):
+    """Counted in words: without what vector reads again while it waits, and all else the same."""
+    used = []
+    for recorded in (made_for.recorded(), "another"):
+        monkeypatch.setattr(made_for, "recorded", lambda recorded=recorded: recorded)
+        told(tmp_path / "a.json", "--technology", "45nm")
+        used.append(json.loads((tmp_path / "a.json").read_text())["energy"]["units"])
+    for unit, joules in used[0].items():
+        if unit in ("res", "par", "acc"):
+            assert 0.8 * joules < used[1][unit] <= joules, unit
+        else:
+            assert used[1][unit] == pytest.approx(joules), unit
+
+
+def test_what_the_slice_does_not_know_is_refused(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(made_for, "recorded", lambda: "another")
-    value = "45nm" if option == "--technology" else str(tmp_path / "page.html")
-    assert main([*RUN, option, value]) == 2
+    assert main([*RUN, "--report", str(tmp_path / "page.html")]) == 2
     assert capsys.readouterr().err == (
-        f"lockstep: error: {option} must be left out for a machine that the cycle simulator was "
-        f"not made for: the slice of its RTL has cycles and counters alone\n")
+        "lockstep: error: --report must be left out for a machine that the cycle simulator was "
+        "not made for: the slice of its RTL has cycles and counters alone\n")

@@ -5,16 +5,17 @@ certain (docs/bounds.md). The bound of the layer is the least of these, over all
 arrays of numbers, so nothing is left out and nothing needs to be searched.
 """
 
-from math import prod
+from math import ceil, prod
 
 import numpy as np
 
+from accel.machine.config import element_bytes
 from accel.machine.dram import Dram
 from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import Machine
 from accel.figures.work import Bound
 from accel.mapping.bounds.tilings import fitting, listed
-from accel.mapping.bounds.traffic import LayerFacts, Traffic
+from accel.mapping.bounds.traffic import LayerFacts, Traffic, stored_bytes
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.lowering import LoweringError
 from accel.mapping.schedules import Tiles, most_threads
@@ -50,6 +51,8 @@ def bound_of(machine: Machine, layer: MappedLayer, threads: int = 2,
     """The bound of a layer on a machine, with up to so many virtual threads for a unit, behind its
     memory or another. Raises LoweringError where no tile fits.
     """
+    if layer.operator.stream:
+        return _bound_of_stream(machine, layer, memory or machine.config.memory)
     facts = LayerFacts(machine, layer, memory)
     cycles, traffic = list[int](), list[Traffic]()
     for count in range(1, most_threads(facts.shape, threads) + 1):
@@ -64,6 +67,28 @@ def bound_of(machine: Machine, layer: MappedLayer, threads: int = 2,
     busy = min(int(each.busy.min()) for each in traffic)
     return Bound(min(cycles), max(busy, facts.products, facts.lanes), loaded + facts.stored,
                  facts.products, facts.lanes, loaded, moved)
+
+
+def _bound_of_stream(machine: Machine, layer: MappedLayer, memory: Dram) -> Bound:
+    """The bound of a layer of a stream unit: whatever its component is, it gives an entry a cycle
+    at most, after the first load and before the last store. What rows take by its declaration is
+    not in it, nor is the table, which may be there."""
+    config, operator = machine.config, layer.operator
+    item = element_bytes(config.output)
+    entries = prod(operator["quantized"].shape[:-2])
+    loaded = item * prod(operator["x"].shape)
+    if operator.stream and operator.stream.repeats:         # one entry a row
+        loaded = min(loaded, item * config.lanes * entries // operator["quantized"].shape[3])
+    stored = stored_bytes(layer, config.lanes * item, config.lanes)
+    moved = loaded + stored + 4 * WORD_BYTES        # a load, an instruction, a store, the end
+    rate = memory.bytes_per_cycle
+    rate = config.bus_bytes if rate is None else min(config.bus_bytes, rate)
+    answer = 0 if memory.in_order else memory.latency
+    begin = START + memory.latency + WORD_BYTES / rate - 1
+    works = begin + memory.latency + LOAD + NEXT + entries + answer + STORE + END
+    bus = FIRST + memory.latency + moved / rate + answer + END
+    return Bound(ceil(max(works, bus)), ceil(max(entries, moved / config.bus_bytes)),
+                 loaded + stored, 0, 0, loaded, moved)
 
 
 def bounds_of_tilings(machine: Machine, layer: MappedLayer, threads: int

@@ -26,6 +26,16 @@ BURST_CYCLES = 4
 """Cycles from a burst of one beat to the burst that takes its place, the memory's latency apart."""
 
 
+def stored_bytes(layer: MappedLayer, entry_bytes: int, lanes: int) -> int:
+    """The bytes that all stores of a layer write."""
+    shape = layer.operator.output.shape
+    size = prod(shape) * entry_bytes // lanes
+    for first, second, limit in layer.bounds:
+        whole = shape[first] * shape[second]
+        size = size * min(limit, whole) // whole
+    return size
+
+
 class LayerFacts:
     """The facts that all tilings of a layer on a machine have in common.
 
@@ -62,7 +72,8 @@ class LayerFacts:
         vectors = machine.structure.of_kind(UnitKind.VECTOR)
         self.units = len(vectors)
         self.lanes = -(-self.work // self.units)
-        self.stored, self.partial = self._stored(), bool(layer.bounds)
+        self.stored = stored_bytes(layer, self.entry["out"], config.lanes)
+        self.partial = bool(layer.bounds)
         self.latency = memory.latency
         self.weights, step, apart = self._weights() if shape.weighted else (0, 0, 0)
         self.weight_steps = self.weights / (step or config.bus_bytes)
@@ -82,15 +93,6 @@ class LayerFacts:
         lanes = self.operator.reduced.get("lanes")
         axes = [axis for axis in self.operator[role].reduce_axes if axis is not lanes]
         return prod(axis.extent for axis in (axes[:-1] if role in self.operator.numbers else axes))
-
-    def _stored(self) -> int:
-        """The bytes that all stores write."""
-        shape = self.operator.output.shape
-        size = prod(shape) * self.entry["out"] // self.config.lanes
-        for first, second, limit in self.layer.bounds:
-            whole = shape[first] * shape[second]
-            size = size * min(limit, whole) // whole
-        return size
 
     def _weights(self) -> tuple[int, int, int]:
         """As `computed_weights`."""

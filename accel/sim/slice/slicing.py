@@ -37,7 +37,7 @@ def live_bits(netlist: Netlist, roots: Iterable[int]) -> Live:
     while todo:
         net = todo.pop()
         cell, bit = cells[cell_of(net)], bit_of(net)
-        need(_needs(cell, bit))
+        need(needs(cell, bit))
         if isinstance(cell, NetRead) and bit not in live[cell.memory]:
             live[cell.memory].add(bit)
             for write in writers[cell.memory]:
@@ -51,7 +51,7 @@ def readers(netlist: Netlist, live: Live, nets: Iterable[int]) -> set[str]:
     found = set()
     for number, bits in live.items():
         if number and netlist.modules[number] not in found and any(
-                net in wanted for bit in bits for net in _needs(netlist.cells[number], bit)):
+                net in wanted for bit in bits for net in needs(netlist.cells[number], bit)):
             found.add(netlist.modules[number])
     for number, cell in enumerate(netlist.cells):
         if isinstance(cell, Write) and any(cell.data[bit] in wanted
@@ -60,7 +60,7 @@ def readers(netlist: Netlist, live: Live, nets: Iterable[int]) -> set[str]:
     return found
 
 
-def _needs(cell: Cell, bit: int) -> Iterable[int]:
+def needs(cell: Cell, bit: int) -> Iterable[int]:
     """The nets that a bit of a cell's output depends on."""
     match cell:
         case NetOperator():

@@ -1,11 +1,8 @@
 """Parts that are counted in their netlists: amounts by hand, and what follows from them."""
 
-import pytest
-
 from accel.estimates import model
 from accel.estimates.area import area
-from accel.estimates.netlists import amounts_by_module, errors_of, fitted_luts, summed
-from accel.estimates.netlists import NetlistAmounts
+from accel.estimates.netlists import NetlistAmounts, amounts_by_module, summed
 from accel.estimates.structure import parts
 from accel.machine.machine import Machine
 from accel.machine.structure import UnitKind
@@ -28,7 +25,7 @@ def shape_of(name: str):
 def test_a_component_of_adders_by_hand() -> None:
     """Four elements of 8 bits, and nothing else."""
     found = counted(Raise(shape_of("raise_by")))
-    assert {kind: bits for kind, bits in found.logic.items() if bits} == {"carry": 4 * 8}
+    assert found.luts == 4 * (8 + 1)        # the lowest bit of a chain is a table besides
     assert (found.registers, found.distributed, found.multipliers) == (0, 0, 0)
 
 
@@ -36,7 +33,7 @@ def test_a_component_that_keeps_a_row_by_hand() -> None:
     """Twelve rows of 32 bits, four bits and sixteen rows a cell; a count to 12, and a state."""
     found = counted(Reverse(shape_of("reverse")))
     assert (found.registers, found.distributed, found.block_rams) == (4 + 1, 32 // 4, 0)
-    assert found.logic["carry"] >= 4
+    assert 3 * 4 < found.luts < 3 * 4 + 12      # a count that goes up and down, and its state
 
 
 def test_what_nothing_depends_on_is_not_counted() -> None:
@@ -77,12 +74,3 @@ def test_a_larger_component_is_larger() -> None:
             return m
 
     assert registers(machine_of(reverse=Twice)) == registers(STREAMS) + 8
-
-
-def test_coefficients_follow_the_parts_that_they_are_fitted_to() -> None:
-    carry, mux = ((NetlistAmounts({kind: 400.0}, 0, 0, 0, 0, 0), luts)
-                  for kind, luts in (("carry", 400), ("mux", 200)))
-    found = fitted_luts([carry, mux] * 500)
-    assert found["carry"] == pytest.approx(1, abs=0.05)
-    assert 0.4 < found["mux"] < 0.9                 # less than was expected
-    assert errors_of(found, [carry])[0] == pytest.approx(0, abs=0.05)

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from accel.estimates.energy import energy
+from accel.figures import counting
 from accel.figures.accesses import AccessError, AccessProfile
 from accel.machine.config import preset
+from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import ACCESSES, Run
@@ -12,6 +15,7 @@ from accel.machine.words import column, decode_words
 from accel.sim.meaning import functional
 from accel.sim.timed import cycle
 from accel.sim.programs.generate import generate
+from tests.support.streams import row_instruction
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 GEMM = {"banks": 1, "loops": [{"extent": 3, "dst": 1, "a": 1}, {"extent": 5, "a": 1, "b": 1}]}
@@ -83,6 +87,33 @@ def test_a_load_and_a_store() -> None:
                                                  "loops": [line]})
                   ) == {"store.beats": 4 * 3, "dram.write": 4 * 3,
                         "store.chunks": 4 * 3, "out.read": 4 * 3}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_words_alone_say_all_but_what_waiting_reads(seed) -> None:
+    case = generate(MACHINE, seed)
+    found, run = counting.counted(MACHINE, case.program), cycle.measure(MACHINE, case.program)
+    for place, name in enumerate(ACCESSES[:-1]):
+        if name in ("acc", "res", "par"):
+            assert (found[:, place] <= counted(run)[:, place]).all(), name
+            assert found[:, place].any()
+        else:
+            np.testing.assert_array_equal(found[:, place], counted(run)[:, place], name)
+
+
+@pytest.mark.slow       # builds a slice
+def test_counts_of_a_machine_with_a_stream_unit() -> None:
+    """Three rows of four entries of res, of which the unit reads and writes each once."""
+    machine = load_machine("examples/machines/running_max.py")
+    program = AccelProgram.assemble(machine, [
+        row_instruction(machine, "running_max", 3, 4, {}), finish()], io_bytes=4096)
+    run = cycle.measure(machine, program)
+    found = AccessProfile.of(machine, program, run).totals()
+    assert run.simulator == "slice" and found["cycles"] == run.cycles
+    assert found["peaks.running_max"] == found["res.read"] == found["tops.write"] == 12
+    used = energy(AccessProfile.of(machine, program, run), machine, "45nm").units
+    assert min(used[name] for name in ("peaks", "res", "tops", "idle")) > 0
+    assert not used["vector"]
 
 
 @pytest.mark.parametrize("seed", range(6))

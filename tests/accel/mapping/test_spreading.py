@@ -8,12 +8,16 @@ import pytest
 from accel.mapping import layers
 from accel.mapping.spreading import sharers, spread, twins
 from accel.mapping.target import AccelTarget
-from accel.machine.program import Stream
+from accel.machine.intrinsics import stream_op
+from accel.machine.program import AccelProgram, Instruction, Stream
+from accel.machine.structure import BufferRecord
+from accel.machine.words import decode_words
 from accel.sim.rtl import verilated
 from accel.sim.timed import cycle
 from accel.machine.machine import Machine
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import TINY
+from tests.support.streams import LONGEST, Reverse, reversed_rows, row_instruction
 from tests.support.structures import two_vectors
 
 TWO = two_vectors(replace(TINY.config, vector_beats=4))
@@ -50,6 +54,33 @@ def test_what_another_unit_does_not_have_stays() -> None:
     machine, net = Machine(TWO.config, some), pooled()
     program = assert_right(machine, net.graph(*net.results), net.samples())
     assert "vector2" not in {one.unit for one in program.instructions(machine)}
+
+
+def test_results_of_other_units_are_stored_from_where_they_are() -> None:
+    """Tiles in turn: what the stream unit wrote stays in its buffer, whose tile it would be."""
+    structure = TWO.config.structure.with_stream(
+        "turn", [("a", "res"), ("dst", "turned")],
+        [BufferRecord("turned", ("batch", "block_out"), "output", 2048)])
+    machine = Machine(replace(TWO.config, structure=structure), (
+        *TWO.declarations, stream_op("reverse", "turn", Reverse, reversed_rows, longest=LONGEST)))
+    names = machine.structure.buffer_names
+
+    def store(buffer: str) -> Instruction:
+        return Instruction("store", "store", {"buffer": names.index(buffer), "run": 4, "base": 3},
+                           structure=machine.structure)
+
+    added = Instruction("add", "vector", {
+        "banks": 1, "a_source": 1, "b_source": 1, "destination": 1}, structure=machine.structure)
+    turned = row_instruction(machine, "reverse", 1, 3, {})
+    program = AccelProgram.assemble(machine, [
+        added, store("out"), turned, store("turned"), added, store("out"), added, store("out")],
+        io_bytes=4096)
+    spreaded = decode_words(machine, spread(machine, Stream(
+        program.words, program.origins)).words)
+    assert [(one.unit, names[one.fields["buffer"]] if one.unit == "store" else "")
+            for one in spreaded] == [
+        ("vector", ""), ("store", "out"), ("turn", ""), ("store", "turned"), ("vector", ""),
+        ("store", "out"), ("vector2", ""), ("store", "out2")]
 
 
 def test_instructions_of_another_unit_are_twins_where_it_has_all() -> None:

@@ -3,19 +3,24 @@
 import re
 from dataclasses import replace
 from functools import cache
+from math import prod
 
 import numpy as np
 import pytest
 
 import lockstep
+from accel.figures.traffic import dram_bytes
+from accel.machine.dram import Dram
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.program import AccelProgram
 from accel.machine.streams import Computes
+from accel.mapping.bounds import bound_of
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.layers import build_layers, forms_of
 from accel.mapping.lowering import LoweringError
 from accel.mapping.memory.layout import blocks_of
 from accel.mapping.target import AccelTarget
+from accel.sim.timed import cycle
 from compiler.graph.graph import Graph
 from examples.machines import softmax as example
 from tests.support.integer_graphs import assert_right, assert_simulators_agree
@@ -56,6 +61,31 @@ def test_rtl_and_its_slice(rng, changes):
     program, samples = AccelTarget(machine).compile(softmax_graph(shape)).program, {
         "x": rows(rng, shape)}
     assert_simulators_agree(machine, program, samples)
+
+
+def test_the_bytes_of_a_bound_by_hand() -> None:
+    """Six rows of nine elements, in blocks of four lanes; results as many, and four words."""
+    machine = machine_of()
+    layer, = build(machine, softmax_graph((3, 2, 9)))
+    bound = bound_of(machine, layer, memory=Dram(latency=0))
+    bytes_ = prod(layer.operator["x"].shape)
+    assert bytes_ in (6 * 9, 6 * 12) and bound.loaded == bytes_
+    assert (bound.moved, bound.gemm, bound.vector) == (bound.dram_bytes + 4 * 64, 0, 0)
+    assert bound.busy == max(6 * 3, -(-bound.moved // 4))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 8), (5, 2, 19), (40, 33)], ids=str)
+@pytest.mark.slow       # builds a slice
+def test_a_program_takes_no_less_than_its_bound(shape) -> None:
+    machine = machine_of()
+    layer, = build(machine, softmax_graph(shape))
+    program = AccelTarget(machine).compile(softmax_graph(shape)).program
+    for memory in (Dram(latency=0), Dram(latency=64), Dram(latency=9, bytes_per_cycle=2)):
+        bound = bound_of(machine, layer, memory=memory)
+        run = cycle.simulate(machine, program, values=False, dram=memory)
+        assert run.simulator == "slice" and run.ok
+        assert bound.cycles <= run.cycles < 8 * bound.cycles
+        assert bound.dram_bytes <= dram_bytes(machine, program).sum()
 
 
 def test_what_is_between_may_be_a_result(rng):

@@ -159,17 +159,22 @@ def reason_of(model, name: str) -> str:
     return " ".join(note for note in graph.notes if name in note)
 
 
-@pytest.mark.parametrize(("scale", "refused"), [(0.05, False), (0.0002, True)])
-def test_a_bias_is_as_fine_as_the_result(qdq, scale: float, refused: bool) -> None:
-    """Steps of the sums are 0.05 * 0.01; the bias lies in the middle between two of them."""
+@pytest.mark.parametrize(("scale", "zero", "off"), [
+    (0.05, 0, ""), (0.0002, 0, "1.25 steps"), (0.0005, -32768, ""),
+    (0.0005 / (1 + 2**-16), -32768, "1.5 steps")])
+def test_a_bias_is_as_fine_as_the_result(qdq, scale: float, zero: int, off: str) -> None:
+    """Steps of the sums are 0.05 * 0.01; the bias lies in the middle between two of them. The last
+    multiplier lies in the middle of two, too, which is one step of 65,535.
+    """
     one = qdq()
     x = one.requantized(one.input("x", 1, 2, 4), 0.05, 0, "int16")
     weight = one.add("DequantizeLinear", one.constant(np.ones((4, 1), np.int8)),
                      one.constant(np.float32(0.01)), one.constant(np.int8(0)))
     made = one.add("Add", one.add("MatMul", x, weight, name="fc"),
                    one.constant(np.array([0.00025 + 0.0005 * 1001], np.float32)), name="sum")
-    reason = reason_of(one.model(one.requantized(made, scale, 0, "int16")), "sum")
-    assert ("1.25 steps of the result off" in reason) == refused
+    reason = reason_of(one.model(one.requantized(made, scale, zero, "int16")), "sum")
+    assert (f"{off} of the result off" in reason) == bool(off)
+    assert ("of the result off" in reason) == bool(off)
 
 
 @pytest.mark.parametrize(("scales", "refused"), [

@@ -1,0 +1,134 @@
+"""Accesses that a program makes, counted in its words: what no simulator has counted.
+
+The cycle simulator counts accesses as they come (`Run.accesses`). The slice of the RTL, which
+simulates machines with units of one's own, knows times alone. What depends on words only is the
+same here, to one: iterations, sums with the destination, beats, chunks. Two things depend on time
+and are left out: what an iteration of vector that waits reads again, and rows of the memory that
+are opened.
+"""
+
+import numpy as np
+from amaranth.lib import data
+from amaranth.utils import exact_log2
+
+from accel.machine import isa
+from accel.machine.machine import Machine
+from accel.machine.program import AccelProgram
+from accel.machine.status import ACCESSES
+from accel.machine.streams import StreamForm
+from accel.machine.structure import FETCH, UnitKind, Unit
+from accel.machine.words import column
+from compiler.tensorize import Intrinsic
+
+
+def counted(machine: Machine, program: AccelProgram) -> np.ndarray:
+    """A row of `ACCESSES` for each instruction (int64); iterations of a stream unit are the entries
+    that it reads."""
+    words, found = program.words, np.zeros((program.count, len(ACCESSES)), np.int64)
+    for opcode, name in machine.names.items():
+        rows = np.flatnonzero(words[:, 0] == opcode)
+        if not rows.size or machine.units[opcode] == FETCH:
+            continue
+        unit = machine.structure.unit(machine.units[opcode])
+        layout, some = machine.layouts[name], words[rows]
+        if unit.kind.moves:
+            counts = _moved(machine, unit, layout, some)
+        else:
+            counts = _computed(machine, unit, machine.intrinsic(name), layout, some)
+        for kind, values in counts.items():
+            found[rows, ACCESSES.index(kind)] = values
+    return found
+
+
+def _extents(layout: data.Layout, words: np.ndarray, levels: int) -> list[np.ndarray]:
+    return [column(layout, words, f"loops.{level}.extent") for level in range(levels)]
+
+
+def _computed(machine: Machine, unit: Unit, form: Intrinsic | StreamForm, layout: data.Layout,
+              words: np.ndarray) -> dict[str, np.ndarray]:
+    """Iterations, those that read their destination, and reads of vector's sources."""
+    extents = _extents(layout, words, form.loops)
+    iterations = np.prod(extents, axis=0)
+    found = {"iterations": iterations}
+    if isinstance(form, StreamForm):
+        return found
+    to_sums = unit.kind is UnitKind.GEMM or column(layout, words, "destination") == isa.selectors(
+        unit)["destination"].index(machine.structure.roles.acc)
+    if form.update != "assign":
+        reset = column(layout, words, "reset") != 0
+        moved = [np.where(column(layout, words, f"loops.{level}.dst") != 0, extent, 1)
+                 for level, extent in enumerate(extents)]
+        found["folds"] = to_sums * (iterations - reset * np.prod(moved, axis=0))
+    if unit.kind is UnitKind.VECTOR:
+        found |= _reads(machine, unit, form, layout, words, iterations)
+    return found
+
+
+def _reads(machine: Machine, unit: Unit, form: Intrinsic, layout: data.Layout, words: np.ndarray,
+           iterations: np.ndarray) -> dict[str, np.ndarray]:
+    """Cycles in which vector reads its sources: one for each part of an entry, and one more where
+    both are in one buffer."""
+    sums, results = unit.at("a")
+    (records,) = unit.at("record")
+    named = {operand.name: operand.scopes for operand in form.operands}
+    none = np.zeros(len(words), bool)
+
+    def at(operand: str, buffer: str) -> np.ndarray:
+        if operand not in named:
+            return none
+        codes = isa.selectors(unit)[f"{operand}_source"]
+        return column(layout, words, f"{operand}_source") == codes.index(buffer)
+
+    each = iterations * machine.config.vector_beats
+    both = {buffer: at("a", buffer) & at("b", buffer) for buffer in (sums, results)}
+    each = each * (1 + (both[sums] | both[results]))
+    record = any(scopes == (records,) and name != "b" for name, scopes in named.items())
+    return {"acc": each * (at("a", sums) | at("b", sums)),
+            "res": each * (at("a", results) | at("b", results)),
+            "par": each * (at("b", records) | record)}
+
+
+def _moved(machine: Machine, unit: Unit, layout: data.Layout, words: np.ndarray
+           ) -> dict[str, np.ndarray]:
+    """Beats on the memory port, and chunks of buffers, as the steps of a run make them."""
+    counts = [_steps(machine, unit, layout, word[None]) for word in words]
+    return {kind: np.array([one[place] for one in counts], np.int64)
+            for place, kind in enumerate(("beats", "chunks"))}
+
+
+def _steps(machine: Machine, unit: Unit, layout: data.Layout, word: np.ndarray
+           ) -> tuple[int, int]:
+    """Beats and chunks of one instruction, all of whose runs are looked at at once."""
+    def field(name: str) -> int:
+        return int(column(layout, word, name)[0])
+
+    bits, levels = exact_log2(machine.config.bus_bytes), layout["loops"].shape.length
+    memory, buffer = np.array(field("dram")), np.array(field("address"))
+    pad = np.array(False)
+    for level in range(levels):
+        extent, before, after, dram, step = (field(f"loops.{level}.{name}") for name in (
+            "extent", "before", "after", "dram", "buffer"))
+        at = np.arange(extent)
+        memory = (memory[..., None] + dram * at).reshape(-1)
+        buffer = (buffer[..., None] + step * at).reshape(-1)
+        pad = (pad[..., None] | (at < before) | (at + after >= extent)).reshape(-1)
+    last, within = field("run") - 1, machine.config.bus_bytes - 1
+    ends = (memory & within) + last >> bits, (buffer & within) + last >> bits
+    if unit.reads:
+        return int((ends[0] + 1).sum()), int((ends[1] + 1).sum())
+    beats = np.where(pad, 0, ends[0] + 1)
+    return int((beats - _again(machine, memory, ends[0] + 1, pad)).sum()), int((ends[1] + 1).sum())
+
+
+def _again(machine: Machine, memory: np.ndarray, beats: np.ndarray, pad: np.ndarray) -> np.ndarray:
+    """The number of first beats of each run that are those of the run before, which load keeps."""
+    again, real = np.zeros(len(memory), np.int64), np.flatnonzero(~pad)
+    if real.size < 2:
+        return again
+    size, kept = machine.config.bus_bytes, machine.config.kept_beats
+    before, run = real[:-1], real[1:]
+    passed = (memory[run] // size - memory[before] // size) & ((1 << 32) // size - 1)
+    held = np.where(beats[before] > kept, 0, beats[before])
+    follows = (passed > 0) | (memory[run] % size >= memory[before] % size)
+    again[run] = np.where((passed < held) & follows, held - passed, 0)
+    return np.minimum(again, beats)
