@@ -48,7 +48,8 @@ class AccessProfile:
             ``acc.gemm_read``, ``acc.vector_read``, and so on.
         ``tab.read`` : lookups of one lane each.
         ``gemm.NAME``, ``vector.NAME`` : iterations of a body; of vector, parts of an entry.
-        ``gemm.folds``, ``vector.folds`` : of these, those that were combined with acc.
+        ``gemm.folds``, ``vector.folds`` : results that were combined with acc: of iterations, or
+            of runs of them where gemm's array keeps its sums.
 
     Units and buffers are called by their roles; a second unit of vector has counts of its own.
     """
@@ -134,8 +135,9 @@ class _LayerCounter:
         iterations, folds = (self._of[kind] * here for kind in ("iterations", "folds"))
         self._add(f"gemm.{body.name}", iterations)
         self._add("gemm.folds", folds)
-        for key in ("inp.read", "wgt.read", "acc.gemm_write"):
-            self._add(key, iterations)
+        for key, kind in (("inp.read", "iterations"), ("wgt.read", "weights"),
+                          ("acc.gemm_write", "meets")):
+            self._add(key, self._of[kind] * here)
         self._add("acc.gemm_read", folds)
 
     def _vector(self, unit: Unit, body: Intrinsic) -> None:
