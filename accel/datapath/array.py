@@ -44,7 +44,7 @@ class SystolicArray:
     batch, block_in, block_out : of the geometry.
     a, b : the numbers that elements of inp and of wgt may be.
     bits : of a sum, as a lane of acc has them: sums wrap.
-    soft : some multipliers are made of adders, which takes a cycle more.
+    soft : some multipliers are made of adders, so that all take a cycle more.
     ahead : iterations that there is room for before the array, where weights stay.
     dot : the datapath of the total of a step, in each element of an array whose sums stay.
     """
@@ -104,8 +104,39 @@ class SystolicArray:
                  for count in range(1, self.block_in + 1))
         return tuple(one if one in whole else whole for one in exact)
 
+    @property
+    def register_bits(self) -> int:
+        """Bits of data registers: in the elements, and where operands enter and results leave."""
+        if self.dot is not None:
+            return self.moving_bits + self.batch * self.block_out * sum(self.dot.registers())
+        product = self.a.width + self.b.width
+        return self.moving_bits + (
+            self.batch * self.block_in * self.block_out * product * self.multiply_cycles)
+
+    @property
+    def moving_bits(self) -> int:
+        """Those of them outside of products and of what adds up the products of a step."""
+        a, b, columns = self.batch * self.a.width, self.b.width, self.block_out
+        if self.weights_stay:
+            enter = (a + b) * _triangle(self.block_in)
+            hops = (a + b) * self.block_in * (columns - 1)          # to the right
+            held = 2 * b * self.block_in * columns
+            sums = self.batch * columns * sum(one.width for one in self.sums)
+            return (enter + hops + held + sums
+                    + self.batch * self.sums[-1].width * _triangle(columns))
+        row = self.block_in * self.a.width, self.block_in * b
+        enter = row[0] * _triangle(self.batch) + row[1] * _triangle(columns)
+        hops = row[0] * self.batch * (columns - 1) + row[1] * (self.batch - 1) * columns
+        leave = self.batch * _triangle(columns) + columns * _triangle(self.batch)
+        return enter + hops + self.bits * (self.batch * columns + leave)
+
     def __str__(self) -> str:
         size = (f"{self.block_in} x {self.block_out}, {self.batch} rows of activations at once"
                 if self.weights_stay else
                 f"{self.batch} x {self.block_out}, {self.block_in} products each")
         return f"{self.dataflow}: {size}, latency {self.latency}"
+
+
+def _triangle(count: int) -> int:
+    """0 + 1 + ... up to `count` of these."""
+    return count * (count - 1) // 2

@@ -123,6 +123,15 @@ class DatapathPlan:
         return self.write_cycles - self.fold_cycles if self.meeting else 0
 
     @property
+    def first_cycles(self) -> int:
+        """Cycles from an instruction of gemm that is taken to the issue of its first iteration, if
+        nothing comes before it."""
+        if not self.waits:
+            return self.timing.address_cycles
+        loads = self.array.load_cycles - 1 if self.array else 0
+        return self.timing.waiting_cycles + loads
+
+    @property
     def waits(self) -> bool:
         """True if iterations of gemm may wait before they are issued: for a sum of floats, or for
         weights that stay."""
@@ -188,8 +197,10 @@ class DatapathPlan:
     def registers(self, nodes: Collection[DataflowNode] | None = None) -> list[int]:
         """The bits of data registers between each stage and the next, without those that are part
         of the memories of lookups. With `nodes`, of these alone: what else takes their values does
-        not count, so that they must hold all that `value` is made of.
+        not count, so that they must hold all that `value` is made of. An array is one stage.
         """
+        if self.array:
+            return [self.array.register_bits]
         operations = [operation for operation in self.operations
                       if nodes is None or operation.node in nodes]
         last = {operation: operation.available for operation in operations}
@@ -444,6 +455,8 @@ def _values(expr: Expr) -> set[Expr]:
 
 def _text(plan: DatapathPlan) -> str:
     """Print a plan stage by stage: type, expression, copies."""
+    if plan.array:
+        return f"{plan.unit}: {len(plan.bodies)} bodies, {plan.array}"
     names = {operation.node: f"%{number}" for number, operation in enumerate(
         o for o in plan.operations if o.node.kind not in ("read", "imm", "const", "lane"))}
     for operation in plan.operations:

@@ -169,6 +169,11 @@ def _gemm(machine: Machine) -> dict[str, CorePart]:
         # The sum with the destination and those before it become one.
         summed = found["gemm.update"].features["sums"]
         found["gemm.datapath"] = _datapath(counted, updated=summed)
+    if planned.array and planned.array.weights_stay:
+        tile, depth = _log(config.buffers["wgt"].depth), planned.array.ahead
+        found["gemm.ahead"] = replace(
+            _plain(distributed(64 + tag, depth) + distributed(tile, depth), tag=tag),
+            like="vector.ahead")
     return found
 
 

@@ -52,7 +52,8 @@ def keep_weights(m: Module, array: SystolicArray, config: AccelConfig, columns: 
     Other weights are needed by the first iteration of an instruction, since load may have written
     the buffer in between, and by one with another `b` than the one before.
     """
-    m.submodules.array = datapath = WeightStationary(array)
+    m.submodules.array = datapath = WeightStationary(
+        array, config.dsp_multipliers)
     m.submodules.loader = loader = WeightLoader(array, columns, config.timing)
     m.submodules.ahead = ahead = Ahead(data.StructLayout({
         "out": data.StructLayout({name: COMPUTE_OPERANDS[name] for name in HANDED}),

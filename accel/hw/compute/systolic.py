@@ -40,6 +40,10 @@ class WeightStationary(wiring.Component):
     after block_out of them the tile is there, the first to come in the last column. A step with
     `switch` is the first that uses the tile that was complete before it; it may `shift`, too.
 
+    Parameters
+    ----------
+    dsp_multipliers : multiplier blocks that may be taken; other multipliers are made of adders.
+
     Members
     -------
     a : the activations of a step: batch rows of block_in elements.
@@ -48,8 +52,8 @@ class WeightStationary(wiring.Component):
     value : of acc's type for each of batch x block_out results.
     """
 
-    def __init__(self, array: SystolicArray):
-        self.array = array
+    def __init__(self, array: SystolicArray, dsp_multipliers: int = 1 << 16):
+        self.array, self._blocks = array, dsp_multipliers
         super().__init__({
             "a": In(array.batch * array.block_in * array.a.width),
             "b": In(array.block_in * array.b.width), "shift": In(1), "switch": In(1),
@@ -97,21 +101,25 @@ class WeightStationary(wiring.Component):
         array, sums = self.array, []
         for b, (a, weight) in enumerate(factors):
             name = f"{place[0]}_{place[1]}_{b}"
-            product = self._product(m, platform, a, weight, f"product_{name}")
+            number = (place[0] * array.block_out + place[1]) * array.batch + b
+            product = self._product(m, platform, a, weight, number, f"product_{name}")
             total = Signal(_shape(array.sums[place[0]]), name=f"sum_{name}", reset_less=True)
             m.d.sync += total.eq(above[b] + product if above else product)
             sums.append(total)
         return sums
 
-    def _product(self, m: Module, platform, a: Value, b: Value, name: str) -> Value:
+    def _product(self, m: Module, platform, a: Value, b: Value, number: int, name: str) -> Value:
         """A product of numbers, in a multiplier block of an FPGA of those that are to come to
         registers, which the block has."""
-        cycles = self.array.multiply_cycles
+        array, cycles = self.array, self.array.multiply_cycles
         if not isinstance(platform, ECP5):
             return delayed(m, a * b, cycles, name, reset_less=True)
         wide, narrow = sorted((a, b), key=len, reverse=True)
         widths = [len(one) + (not one.shape().signed) for one in (wide, narrow)]
-        m.submodules[name] = part = Multiplier(*widths, cycles + 1, self.array.soft)
+        count = array.batch * array.block_in * array.block_out
+        blocks = min(self._blocks, count)
+        soft = number * blocks // count == (number + 1) * blocks // count
+        m.submodules[name] = part = Multiplier(*widths, cycles + 1, soft)
         m.d.comb += [part.a.eq(wide), part.b.eq(narrow)]
         return part.product
 
@@ -132,6 +140,10 @@ class OutputStationary(wiring.Component):
     Latency: `value` belongs to the step of ``array.latency`` cycles before, and has what was summed
     up from the last step with `restart` to this one. Throughput: one step a cycle. It never stalls;
     no register is reset.
+
+    Parameters
+    ----------
+    dsp_multipliers : multiplier blocks that may be taken; other multipliers are made of adders.
 
     Members
     -------
@@ -182,3 +194,9 @@ class OutputStationary(wiring.Component):
         total = Signal(signed(array.bits), name=f"sum_{name}", reset_less=True)
         m.d.sync += total.eq((Mux(restart, 0, total) + dot.value.as_signed())[:array.bits])
         return total
+
+
+def systolic(array: SystolicArray, dsp_multipliers: int) -> WeightStationary | OutputStationary:
+    """The hardware of an array."""
+    kind = WeightStationary if array.weights_stay else OutputStationary
+    return kind(array, dsp_multipliers)
