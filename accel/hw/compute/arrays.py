@@ -1,6 +1,5 @@
 """gemm's iterations on their way into a systolic array."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from amaranth.hdl import *
@@ -19,30 +18,29 @@ HANDED = ("dst", "a")
 
 
 
-@dataclass(frozen=True)
 class Iterations:
     """Iterations, as `LoopNest` shows its own."""
 
-    out: Any
-    out_tag: Any
-    first: Value
-    last: Value
-    valid: Value
+    def __init__(self, out: Any, out_tag: Any, first: Value, last: Value, valid: Value):
+        self.out, self.out_tag, self.first, self.last, self.valid = (
+            out, out_tag, first, last, valid)
 
 
-@dataclass(frozen=True)
 class Feed:
-    """What a gemm's array takes and gives.
+    """What an array of gemm takes, and what meets acc.
 
-    reads : the iterations whose operands are read. right : the address at the buffer of weights.
-    elements, assigns : the iterations that meet acc, and whether they assign.
+    Parameters
+    ----------
+    array : its hardware.
+    reads : the iterations whose operands are read.
+    right : what reads the weights instead; None where iterations do.
+    elements, assigns : the iterations that meet acc, and whether they assign, where that is known.
     """
 
-    array: WeightStationary | OutputStationary
-    reads: Any
-    right: WeightLoader | None
-    elements: Any
-    assigns: Value | None
+    def __init__(self, array: WeightStationary | OutputStationary, reads: Any,
+                 right: WeightLoader | None, elements: Any, assigns: Value | None):
+        self.array, self.reads, self.right = array, reads, right
+        self.elements, self.assigns = elements, assigns
 
 
 def keep_weights(m: Module, array: SystolicArray, config: AccelConfig, columns: BufferGeometry,
