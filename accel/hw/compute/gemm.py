@@ -73,7 +73,6 @@ class Gemm(wiring.Component):
 
     def elaborate(self, platform):
         m, config = Module(), self.machine.config
-        reading = config.timing.read_cycles
         m.submodules.issue = issue = Issue(GEMM, self.plan.retire_depth, self.machine.structure)
         tag = data.StructLayout({"index": INDEX_BITS, "banks": 2, "reset": 1,
                                  "select": len(self.plan.bodies), **{

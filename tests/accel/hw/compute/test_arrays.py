@@ -178,7 +178,8 @@ def test_output_stationary_writes_a_sum_once():
 def test_other_bodies_are_refused(dataflow, declarations, name, reason):
     with pytest.raises(DeclarationError) as refused:
         machine(dataflow, declarations=declarations)
-    assert str(refused.value) == f"dataflow must be adder_tree for {name}, not {dataflow!r}: {reason}"
+    assert str(refused.value) == (f"dataflow must be adder_tree for {name}, not {dataflow!r}: "
+                                  f"{reason}")
 
 
 def test_other_dataflows_are_refused():
