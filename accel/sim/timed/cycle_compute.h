@@ -296,8 +296,10 @@ private:
         left_ = one.illegal ? 1 : one.count();
         board_.count(issue.index(), access::iterations, left_);
         board_.count(issue.index(), access::folds, one.folding());
-        board_.count(issue.index(), access::weights, left_);
-        board_.count(issue.index(), access::meets, left_);
+        if (pace_.unit == unit::gemm) {
+            board_.count(issue.index(), access::weights, left_);
+            board_.count(issue.index(), access::meets, left_);
+        }
         if (has_error(one, board_.p.bank_depth, board_.max_cycles))
             board_.fail(one.illegal ? status::illegal : status::address, pace_.unit,
                         issue.index());
