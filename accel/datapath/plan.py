@@ -18,6 +18,9 @@ Floats take longer to meet. Where acc holds floats, gemm has a second datapath b
 (`DatapathPlan.meeting`), in which value and destination are combined; nothing is bypassed, and an
 iteration waits while its destination is on the way: `hazard_cycles` after the one before.
 
+Where the geometry's `dataflow` says so, gemm's products and sums are a systolic array in place of
+these stages (`DatapathPlan.array`), which has a latency of its own.
+
 Timing, from the cycle in which an element is issued (its buffer addresses are presented)::
 
     gemm     operands at 2, value at 2 + latency, written at 3 + latency
@@ -32,11 +35,13 @@ from math import prod
 
 import numpy as np
 
+from accel.datapath.array import SystolicArray
 from accel.datapath.dataflow import (Dataflow, DataflowNode, Interval, PlanError, meaning,
                                      topological)
 from accel.datapath.lowering import lower, shapes_of
 from accel.datapath.placement import CONSTANTS, Operation, StagePlacement, merged
 from accel.datapath.sharing import share
+from accel.machine.config import ADDER_TREE, WEIGHT_STATIONARY
 from accel.machine.intrinsics import TABLE, operand_field
 from accel.machine.machine import Machine
 from accel.machine.structure import UnitKind
@@ -65,10 +70,11 @@ class DatapathPlan:
         a tile that it takes in a cycle.
     interval : cycles between tiles.
     operations : in topological order. `value` is the last, of every body and of acc's type.
-    latency : cycles from operands to value; the number of stages.
+    latency : the number of stages.
     meeting : the datapath in which a value of floats meets its destination, with buses `old` and
         `new` and the bodies ``assign`` and every update that occurs; None where there is none.
     timing : the machine's.
+    array : the systolic array that computes this instead, stage for element; None where none does.
     """
 
     unit: str
@@ -82,6 +88,12 @@ class DatapathPlan:
     latency: int
     meeting: "DatapathPlan | None" = None
     timing: CoreTiming = TIMING
+    array: SystolicArray | None = None
+
+    @property
+    def compute_cycles(self) -> int:
+        """Cycles from operands to value."""
+        return self.array.latency if self.array else self.latency
 
     @property
     def operand_cycles(self) -> int:
@@ -91,7 +103,7 @@ class DatapathPlan:
     @property
     def value_cycles(self) -> int:
         """Cycles from an element's issue to its value, which then meets the destination."""
-        return self.operand_cycles + self.latency
+        return self.operand_cycles + self.compute_cycles
 
     @property
     def fold_cycles(self) -> int:
@@ -109,6 +121,21 @@ class DatapathPlan:
         """The cycles after its issue in which an element keeps others from accumulating into the
         same destination: up to its write, as seen from their reads. 0: it does not."""
         return self.write_cycles - self.fold_cycles if self.meeting else 0
+
+    @property
+    def first_cycles(self) -> int:
+        """Cycles from an instruction of gemm that is taken to the issue of its first iteration, if
+        nothing comes before it."""
+        if not self.waits:
+            return self.timing.address_cycles
+        loads = self.array.load_cycles - 1 if self.array else 0
+        return self.timing.waiting_cycles + loads
+
+    @property
+    def waits(self) -> bool:
+        """True if iterations of gemm may wait before they are issued: for a sum of floats, or for
+        weights that stay."""
+        return bool(self.hazard_cycles or self.array and self.array.weights_stay)
 
     @property
     def retire_depth(self) -> int:
@@ -170,8 +197,10 @@ class DatapathPlan:
     def registers(self, nodes: Collection[DataflowNode] | None = None) -> list[int]:
         """The bits of data registers between each stage and the next, without those that are part
         of the memories of lookups. With `nodes`, of these alone: what else takes their values does
-        not count, so that they must hold all that `value` is made of.
+        not count, so that they must hold all that `value` is made of. An array is one stage.
         """
+        if self.array:
+            return [self.array.register_bits]
         operations = [operation for operation in self.operations
                       if nodes is None or operation.node in nodes]
         last = {operation: operation.available for operation in operations}
@@ -319,7 +348,34 @@ def plan(machine: Machine, unit: str) -> DatapathPlan:
     shape = config.vector_tile if kind == UnitKind.VECTOR else first.dst.shape
     made = arranged(kind, bodies, opcodes, shape, interval, config.stage_depth, soft,
                     config.buffers[tables].depth, config.timing)
-    return replace(made, meeting=_meeting(bodies, config.stage_depth, config.timing))
+    return replace(made, meeting=_meeting(bodies, config.stage_depth, config.timing),
+                   array=_array(machine, made, soft) if kind == UnitKind.GEMM else None)
+
+
+def _array(machine: Machine, made: DatapathPlan, soft: bool) -> SystolicArray | None:
+    """The array of a unit whose bodies sum products, as `accel.machine.arrays` demands."""
+    config, timing, body = machine.config, machine.config.timing, made.bodies[0]
+    if config.dataflow == ADDER_TREE:
+        return None
+    a, b = (Interval.of_type(operand.dtype) for operand in body.operands)
+    needed = config.block_out + timing.nest_cycles + timing.queue_cycles + 2
+    dot = None if config.dataflow == WEIGHT_STATIONARY else arranged(
+        made.unit, (_dot(body),), made.opcodes[:1], (1, 1), 1, config.stage_depth, soft,
+        timing=timing)
+    return SystolicArray(config.dataflow, config.batch, config.block_in, config.block_out, a, b,
+                         made.value_bits, soft,
+                         max(timing.ahead, 1 << (needed - 1).bit_length()), dot)
+
+
+def _dot(body: Intrinsic) -> Intrinsic:
+    """The sum of products of one row of each operand."""
+    dtype, (lane, extent) = body.dst.dtype, body.reduce_axes[0]
+    row, column = (replace(axis, extent=1) for axis in body.axes)
+    x, w = (te.placeholder((1, extent), operand.dtype, operand.name) for operand in body.operands)
+    value = x[row.var, lane].astype(dtype) * w[column.var, lane].astype(dtype)
+    return Intrinsic(body.name, body.unit, replace(body.dst, shape=(1, 1)), tuple(
+        replace(operand, shape=(1, extent)) for operand in body.operands), (row, column),
+        te.sum(value, te.reduce_axis(extent, lane.name)), "assign", (), loops=0)
 
 
 def _meeting(bodies: tuple[Intrinsic, ...], stage_depth: int, timing: CoreTiming
@@ -399,6 +455,8 @@ def _values(expr: Expr) -> set[Expr]:
 
 def _text(plan: DatapathPlan) -> str:
     """Print a plan stage by stage: type, expression, copies."""
+    if plan.array:
+        return f"{plan.unit}: {len(plan.bodies)} bodies, {plan.array}"
     names = {operation.node: f"%{number}" for number, operation in enumerate(
         o for o in plan.operations if o.node.kind not in ("read", "imm", "const", "lane"))}
     for operation in plan.operations:

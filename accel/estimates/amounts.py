@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accel.datapath.array import SystolicArray
 from accel.datapath.dataflow import DataflowNode
 from accel.datapath.placement import CONSTANTS, FACTOR_BITS, Operation, factor_bits
 from accel.datapath.plan import DatapathPlan
@@ -42,6 +43,8 @@ class Amounts:
 
 def amounts(plan: DatapathPlan, dsp_multipliers: int = 1 << 16) -> Amounts:
     """Counts a datapath; `dsp_multipliers` as in `accel.hw.compute.datapath.Datapath`."""
+    if plan.array:
+        return _of_array(plan.array, dsp_multipliers)
     bits: Counter[str] = Counter()
     multipliers = registers = products = 0
     compressed = _compressed(plan)
@@ -64,6 +67,27 @@ def amounts(plan: DatapathPlan, dsp_multipliers: int = 1 << 16) -> Amounts:
             for kind, width in _operators(operation.node):
                 bits[kind] += width * count
     return Amounts(multipliers, registers + _registers(plan) + _selects(plan), bits, products)
+
+
+def _of_array(array: SystolicArray, dsp_multipliers: int) -> Amounts:
+    """Counts a systolic array, of which blocks have the registers of products and factors."""
+    count = array.batch * array.block_in * array.block_out
+    if array.dot is not None:
+        elements = array.batch * array.block_out
+        each = amounts(array.dot, dsp_multipliers // elements)
+        bits = Counter({kind: elements * width for kind, width in each.bits.items()})
+        bits["carry"] += elements * array.bits
+        return Amounts(elements * each.multipliers, array.moving_bits + elements * each.registers,
+                       bits, elements * each.products)
+    wide, narrow = sorted((one.width + (not one.signed) for one in (array.a, array.b)),
+                          reverse=True)
+    blocks = min(count, dsp_multipliers)
+    kept, carried = _soft_multiplier(wide, narrow)
+    added = array.batch * array.block_out * sum(one.width for one in array.sums[1:])
+    bits = Counter(carry=added, choice=array.block_in * array.block_out * array.b.width)
+    bits["soft"] = (count - blocks) * carried
+    return Amounts(blocks, array.moving_bits + (count - blocks) * kept, bits,
+                   blocks * wide * narrow)
 
 
 def _compressed(plan: DatapathPlan) -> set[Operation]:

@@ -136,7 +136,7 @@ def prices(machine: Machine, table: EnergyTable) -> dict[str, tuple[str, float]]
         for body in datapath.bodies:
             result[f"{unit}.{body.name}"] = unit, _element(datapath, body.name, table)
         result[f"{unit}.folds"] = unit, _fold(datapath, table)
-    for unit in machine.structure.of_kind(Kind.STREAM):
+    for unit in machine.structure.of_kind(UnitKind.STREAM):
         taken = stream_parts(machine, unit)
         for form in machine.of_unit(unit.name):
             shared = [part for name, part in taken.items() if not name.startswith(
@@ -250,7 +250,7 @@ def _fold(datapath: DatapathPlan, table: EnergyTable) -> float:
 
 def _stream_parts(machine: Machine) -> list[CorePart]:
     """The parts of all stream units."""
-    return [part for unit in machine.structure.of_kind(Kind.STREAM)
+    return [part for unit in machine.structure.of_kind(UnitKind.STREAM)
             for part in stream_parts(machine, unit).values()]
 
 

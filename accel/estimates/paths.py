@@ -23,7 +23,11 @@ _SELECTING = ("min", "max", "abs", "fold")
 
 
 def longest_path(plan: DatapathPlan) -> float:
-    """Nanoseconds from a register to the end of the slowest stage's logic."""
+    """Nanoseconds from a register to the end of the slowest stage's logic, of a systolic array of
+    a sum's."""
+    if plan.array:
+        dot = longest_path(plan.array.dot) if plan.array.dot else 0.0
+        return max(dot, BEGIN + WIRE + CHAIN + BIT * plan.array.sums[-1].width)
     arrival: dict[DataflowNode, float] = {}
     products = [0.0]
     for operation in plan.operations:

@@ -61,7 +61,7 @@ def parts(machine: Machine) -> dict[str, CorePart]:
     vectors = {f"{unit.name}{name}": part if unit.name == "vector" else replace(
         part, like=f"vector{name}") for unit in machine.structure.of_kind(UnitKind.VECTOR)
         for name, part in _vector(machine, unit).items()}
-    streams = {name: part for unit in machine.structure.of_kind(Kind.STREAM)
+    streams = {name: part for unit in machine.structure.of_kind(UnitKind.STREAM)
                for name, part in stream_parts(machine, unit).items()}
     return {**_shared(machine), **_memory_port(machine), **_load(machine), **_store(machine),
             **_gemm(machine), **vectors, **streams, **_buffers(machine), **_queues(machine)}
@@ -170,6 +170,11 @@ def _gemm(machine: Machine) -> dict[str, CorePart]:
         # The sum with the destination and those before it become one.
         summed = found["gemm.update"].features["sums"]
         found["gemm.datapath"] = _datapath(counted, updated=summed)
+    if planned.array and planned.array.weights_stay:
+        tile, depth = _log(config.buffers["wgt"].depth), planned.array.ahead
+        found["gemm.ahead"] = replace(
+            _plain(distributed(64 + tag, depth) + distributed(tile, depth), tag=tag),
+            like="vector.ahead")
     return found
 
 

@@ -52,7 +52,8 @@ class AccessProfile:
         ``tab.read`` : lookups of one lane each; of a table of a stream unit, the cycles that its
             component works.
         ``gemm.NAME``, ``vector.NAME`` : iterations of a body; of vector, parts of an entry.
-        ``gemm.folds``, ``vector.folds`` : of these, those that were combined with acc.
+        ``gemm.folds``, ``vector.folds`` : results that were combined with acc: of iterations, or
+            of runs of them where gemm's array keeps its sums.
         ``UNIT.NAME`` : of a stream unit: cycles that its component works on these rows, as the
             instruction says (`accel.machine.streams.Computes`), else one for each entry.
 
@@ -144,8 +145,9 @@ class _LayerCounter:
         iterations, folds = (self._of[kind] * here for kind in ("iterations", "folds"))
         self._add(f"gemm.{body.name}", iterations)
         self._add("gemm.folds", folds)
-        for key in ("inp.read", "wgt.read", "acc.gemm_write"):
-            self._add(key, iterations)
+        for key, kind in (("inp.read", "iterations"), ("wgt.read", "weights"),
+                          ("acc.gemm_write", "meets")):
+            self._add(key, self._of[kind] * here)
         self._add("acc.gemm_read", folds)
 
     def _vector(self, unit: Unit, body: Intrinsic) -> None:

@@ -209,8 +209,8 @@ class _Level:
 class Ahead(wiring.Component):
     """Iterations between the loops, which have made them, and what takes them when it can.
 
-    The loops may make one (`step`) while fewer than `ahead` were made and not taken. Latency from
-    `i` to `o` `queue_cycles`, one a cycle.
+    The loops may make one (`step`) while fewer than `depth` (by default `ahead`) were made and not
+    taken. Latency from `i` to `o` `queue_cycles`, one a cycle.
 
     Members
     -------
@@ -220,16 +220,16 @@ class Ahead(wiring.Component):
     some : iterations are made and not taken.
     """
 
-    def __init__(self, shape, timing: CoreTiming):
-        self._shape, self._timing = shape, timing
+    def __init__(self, shape, timing: CoreTiming, depth: int | None = None):
+        self._shape, self._timing, self._depth = shape, timing, depth or timing.ahead
         super().__init__({"made": In(1), "step": Out(1), "valid": In(1), "i": In(shape),
                           "o": Out(stream.Signature(shape)), "some": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.queue = queue = Queue(
-            self._shape, self._timing.ahead, self._timing.queue_cycles)
-        _, some, full = tally(m, "made", self._timing.ahead, self.made, self.o.valid & self.o.ready)
+            self._shape, self._depth, self._timing.queue_cycles)
+        _, some, full = tally(m, "made", self._depth, self.made, self.o.valid & self.o.ready)
         m.d.comb += [self.step.eq(~full), self.some.eq(some),
                      queue.i.valid.eq(self.valid), queue.i.payload.eq(self.i)]
         wiring.connect(m, queue.o, wiring.flipped(self.o))

@@ -48,7 +48,13 @@ ELEMENTS = {"operand": ("int8", "uint8", "int16", "uint16", "float16", "bfloat16
             "output": ("int8", "int16", "bfloat16")}
 """The types that these fields may have, the default first."""
 
-LEFT_OUT = {"weight_bits": [8], "weight": "int8", "records": [], "timing": {}}
+ADDER_TREE, WEIGHT_STATIONARY, OUTPUT_STATIONARY = DATAFLOWS = (
+    "adder_tree", "weight_stationary", "output_stationary")
+"""How gemm computes a block product, the default first: an adder tree for each sum, or a systolic
+array in which the weights, or the sums, stay where they are."""
+
+LEFT_OUT = {"weight_bits": [8], "weight": "int8", "records": [], "timing": {},
+            "dataflow": ADDER_TREE}
 """Fields with these values are no part of `AccelConfig.geometry`: machines that do not have what
 the field stands for keep their hash."""
 
@@ -152,6 +158,12 @@ class AccelConfig:
     dsp_multipliers: int = limited(
         "multipliers of gemm that may be multiplier blocks of an FPGA; the rest are adders",
         "multipliers", "multiplier blocks; each one fewer costs LUTs", default=1 << 16)
+    dataflow: str = limited(
+        "how gemm computes block products: an adder tree for each sum, or a systolic array whose "
+        "weights, or sums, stay in place", "",
+        "a systolic array has short wires, and registers between its elements; one whose weights "
+        "stay takes block_out cycles to change them", default=ADDER_TREE,
+        rule=f"{one_of(DATAFLOWS)}; the last two where gemm sums products of integers")
     clock_mhz: int = limited(
         "what reports convert cycles to seconds with; not part of the hash", "MHz",
         "nothing: what a core reaches is estimated, or routed", default=100)
@@ -197,7 +209,7 @@ class AccelConfig:
                 self._require(field.name, False, rule)
         self._require("vector_beats", self.vector_beats <= self.lanes,
                       f"at most the {self.lanes} lanes of an entry")
-        for field, types in ELEMENTS.items():
+        for field, types in (*ELEMENTS.items(), ("dataflow", DATAFLOWS)):
             self._require(field, getattr(self, field) in types, one_of(types))
         self._require("output", (self.output == "bfloat16") == (self.accumulator == "float32"),
                       f"{'bfloat16' if self.accumulator == 'float32' else 'an integer type'} where "
@@ -345,8 +357,14 @@ class AccelConfig:
         return result
 
     def seen(self, unit: Unit, buffer: str) -> BufferGeometry:
-        """A buffer as a unit that computes sees it: its entries, or parts of them."""
-        return (self.parts if unit.kind is UnitKind.VECTOR else self.buffers)[buffer]
+        """A buffer as a unit that computes sees it: its entries, or parts of them. A systolic array
+        whose weights stay takes a column of them at a time."""
+        whole = self.buffers[buffer]
+        if (self.dataflow == WEIGHT_STATIONARY and unit.kind is UnitKind.GEMM
+                and buffer in unit.at("b")):
+            return BufferGeometry(buffer, whole.entry_bytes // self.block_out,
+                                  whole.depth * self.block_out)
+        return self.parts[buffer] if unit.kind is UnitKind.VECTOR else whole
 
     @property
     def macs_per_cycle(self) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from amaranth.lib import data
 
 from accel.machine import immediates, isa, rules
-from accel.machine.config import AccelConfig, ConfigError, flat, known_default
+from accel.machine.config import ADDER_TREE, AccelConfig, ConfigError, flat, known_default
 from accel.machine.declare import Declaration, kinds_of, known_immediates
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.streams import Applied, Computes, StreamForm
@@ -255,11 +255,14 @@ class Machine:
 
     @cached_property
     def forms_hash(self) -> str:
-        """The hash of all forms and of the entries of buffers, from which schedules and choices of
-        instructions follow. Machines that differ in depths, bus, queues or stages share it.
+        """The hash of all forms, of the entries of buffers and of the dataflow, from which
+        schedules and choices of instructions follow. Machines that differ in depths, bus, queues or
+        stages share it.
         """
         forms = "\n".join(form for forms in self._texts.values() for form in forms)
-        return _hash(f"{self.config.tiles!r}\n{self.config.records!r}\n{forms}")
+        dataflow = self.config.dataflow
+        other = "" if dataflow == ADDER_TREE else f"\n{dataflow}"
+        return _hash(f"{self.config.tiles!r}\n{self.config.records!r}\n{forms}{other}")
 
     @cached_property
     def record(self) -> MachineRecord:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
-from accel.machine import isa
+from accel.machine import arrays, isa
 from accel.machine.config import (ELEMENTS, PARAM_BYTES, AccelConfig, ConfigError, element_bytes,
                                   one_of)
 from accel.machine.immediates import NoRoom, whole_range
@@ -470,6 +470,11 @@ def _operators_fit_a_pipeline(config, declaration, forms) -> Iterator[str]:
             yield f"{operator} in {body.name} must be {instead}"
 
 
+def _arrays_sum_products(config, declaration, forms) -> Iterator[str]:
+    if _kind(config, declaration) is UnitKind.GEMM:
+        yield from arrays.misfits(config, forms[0])
+
+
 def _components_fit(config, declaration, forms) -> Iterator[str]:
     for form in forms:
         yield from misfits(form)
@@ -513,7 +518,7 @@ RULES: tuple[Rule, ...] = (
     _operands_are_entries, _records_are_elements_of_par, _floats_are_rounded_before_out,
     _two_fields_address_two_operands, _accumulating_takes_the_port_of_acc,
     _values_read_what_is_declared, _vector_reduces_over_lanes, _bools_are_not_numbers,
-    _operators_fit_a_pipeline, _matches_are_found)
+    _operators_fit_a_pipeline, _arrays_sum_products, _matches_are_found)
 """Every rule for what is computed by expressions or moved, in the order of checking."""
 
 STREAM_RULES: tuple[Rule, ...] = (

@@ -20,7 +20,8 @@ counter of a signal is full."""
 ACTIVITIES = SHIPPED_STRUCTURE.activities
 """In every cycle of a run each unit is in exactly one of these."""
 
-ACCESSES = ("iterations", "folds", "acc", "res", "par", "beats", "chunks", "rows")
+ACCESSES = ("iterations", "folds", "acc", "res", "par", "beats", "chunks", "rows",
+            "weights", "meets")
 """What the cycle simulator counts for every instruction.
 
 iterations, folds : of gemm and vector: iterations of the loops; those that read their destination.
@@ -28,6 +29,8 @@ acc, res, par : of vector: cycles in which it reads sources in this buffer, wait
 beats : of load and store: beats of the memory port.
 chunks : what they write to a buffer, or read from one: parts of `bus_bytes`.
 rows : rows of the memory that requests for the instruction, its own word included, have opened.
+weights, meets : of gemm: reads of its weights, an entry or the part of one that it takes at once;
+    results that are written to their destination.
 """
 
 CLIENTS = SHIPPED_STRUCTURE.clients

@@ -68,9 +68,11 @@ def _verilog(machine: Machine, unit: str) -> str:
     from amaranth.back import verilog
 
     from accel.hw.compute.datapath import Datapath
+    from accel.hw.compute.systolic import systolic
 
-    text = verilog.convert(Datapath(plan(machine, unit)), name=f"{unit}_datapath", emit_src=False,
-                           strip_internal_attrs=True)
+    made = plan(machine, unit)
+    part = systolic(made.array, machine.config.dsp_multipliers) if made.array else Datapath(made)
+    text = verilog.convert(part, name=f"{unit}_datapath", emit_src=False, strip_internal_attrs=True)
     assert isinstance(text, str)
     return text
 

@@ -17,7 +17,7 @@ from accel.machine.timing import CoreTiming
 WIDTH = 120
 
 SECTIONS = {
-    "The array": ("batch", "block_in", "block_out", "dsp_multipliers"),
+    "The array": ("batch", "block_in", "block_out", "dataflow", "dsp_multipliers"),
     "Buffers": ("inp_bytes", "wgt_bytes", "res_bytes", "par_bytes", "acc_bytes", "out_bytes",
                 "tab_bytes", "weight_bits"),
     "Around the array": ("bus_bytes", "queue_depth", "vector_beats", "stage_depth",

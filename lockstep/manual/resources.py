@@ -47,7 +47,7 @@ def resources(machine: Machine) -> dict[str, UnitResources]:
 
 
 def resources_of(datapath: DatapathPlan) -> UnitResources:
-    return UnitResources(datapath.latency, sum(datapath.registers()),
+    return UnitResources(datapath.compute_cycles, sum(datapath.registers()),
                      _counted(datapath, datapath.operations))
 
 

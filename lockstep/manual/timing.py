@@ -11,12 +11,6 @@ from accel.machine.timing import CoreTiming
 from compiler.tensorize import Intrinsic
 
 
-def _issue(timing: CoreTiming, unit: str) -> int:
-    """Cycles from taking an instruction to the issue of its first iteration."""
-    return {UnitKind.GEMM: timing.address_cycles,
-            UnitKind.VECTOR: timing.issue_cycles}[UnitKind(unit)]
-
-
 def _moves(timing: CoreTiming, unit: str) -> tuple[int, str, str]:
     """Cycles from taking an instruction to what it begins with, that, and what it waits for."""
     steps = timing.nest_cycles + timing.read_cycles
@@ -70,9 +64,10 @@ def timing_of(machine: Machine, form: InstructionForm) -> UnitTiming:
     places = [set(operand.scopes) - {IMMEDIATE} for operand in form.operands
               if operand.name in ("a", "b")]
     meet = unit == UnitKind.VECTOR and len(places) == 2 and places[0] & places[1]
-    return UnitTiming(_issue(timing, unit), "the issue of its first iteration", datapath.interval,
-                  2 * datapath.interval if meet else 0, datapath.latency, datapath.write_cycles,
-                  tuple(_waits(machine, form)))
+    first = datapath.first_cycles if unit == UnitKind.GEMM else timing.issue_cycles
+    return UnitTiming(first, "the issue of its first iteration", datapath.interval,
+                  2 * datapath.interval if meet else 0, datapath.compute_cycles,
+                  datapath.write_cycles, tuple(_waits(machine, form)))
 
 
 def _waits(machine: Machine, form: Intrinsic):

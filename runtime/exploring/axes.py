@@ -21,7 +21,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from accel.machine.config import BUFFERS, ELEMENTS, AccelConfig
+from accel.machine.config import BUFFERS, DATAFLOWS, ELEMENTS, AccelConfig
 from accel.machine.dram import Dram
 from accel.machine.structure import UnitKind
 from accel.machine.timing import CoreTiming
@@ -168,6 +168,10 @@ def field_of(config: AccelConfig, name: str) -> Any:
 
 def _value(name: str, text: str, base: Any) -> Any:
     """The value of a text; a relative one of `base`, which is None where it does not matter yet."""
+    if name == "dataflow":
+        if text in DATAFLOWS:
+            return text
+        raise AxisError(f"{name} must be one of {', '.join(DATAFLOWS)}, not {text!r}")
     if text in RELATIVE:
         if name == "weight_bits" or isinstance(base, bool):
             raise AxisError(f"{name} must be a value of its own, not {text!r}")

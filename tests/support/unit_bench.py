@@ -231,8 +231,7 @@ class Bench:
         self.queue = deque((7 * number, one.encode(machine))
                            for number, one in enumerate(instructions))
         self.count = len(self.queue)
-        self.seen = self.config.buffers | (self.config.parts if "res" in dut.signature.members
-                                           else {})
+        self.seen = {name: self.config.seen(dut.unit, name) for name in dut.unit.buffers}
         self.refuse, self.random = refuse, random.Random(seed)
         self.tokens, self.signalled, self.granted, self.halt = tokens, signalled, granted, halt
         self.cycles = cycles

@@ -5,6 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out
 
 from accel.datapath.plan import plan
+from accel.hw.compute.arrays import Feed, keep_sums, keep_weights
 from accel.hw.compute.datapath import Datapath
 from accel.hw.interface import INDEX_BITS, acc_port, entry_read, unit_signature
 from accel.hw.issue import Issue, outside, pass_through, report, wrong_bank
@@ -47,6 +48,14 @@ class Gemm(wiring.Component):
         latency           address of acc
         2 + latency       value and accumulator meet
         write_cycles      write: 2 + latency + plan.meeting.latency
+
+    A systolic array (`accel.datapath.array`) takes the place of the datapath where the geometry
+    says so. If its weights stay, iterations wait for those of their tile, which come in while the
+    tile before is in use (`WeightLoader`): the first iteration of an instruction, and each with
+    another `b` than the one before it, follow in `load_cycles` the last such. So an instruction's
+    first addresses come ``waiting_cycles + load_cycles - 1`` after it is taken, at the earliest.
+    If its sums stay, the iterations of an instruction that follow each other into one destination
+    meet acc together: with the last of them, when the next one comes.
     """
 
     def __init__(self, machine: Machine, unit: str = UnitKind.GEMM):
@@ -56,7 +65,7 @@ class Gemm(wiring.Component):
         (self._dst,) = self.unit.writes
         super().__init__({
             **unit_signature(machine.structure),
-            **{name: Out(entry_read(config.buffers[name])) for name in self.unit.reads},
+            **{name: Out(entry_read(config.seen(self.unit, name))) for name in self.unit.reads},
             self._dst: Out(acc_port(config.buffers[self._dst]))})
         self._acc = getattr(self, self._dst)
         self._left, self._right = (getattr(self, name) for name in self.unit.reads)
@@ -64,7 +73,6 @@ class Gemm(wiring.Component):
 
     def elaborate(self, platform):
         m, config = Module(), self.machine.config
-        reading = config.timing.read_cycles
         m.submodules.issue = issue = Issue(GEMM, self.plan.retire_depth, self.machine.structure)
         tag = data.StructLayout({"index": INDEX_BITS, "banks": 2, "reset": 1,
                                  "select": len(self.plan.bodies), **{
@@ -72,7 +80,9 @@ class Gemm(wiring.Component):
                                      for name, interval in self.plan.immediates.items()}})
         m.submodules.nest = nest = LoopNest(
             GEMM["loops"].shape, COMPUTE_OPERANDS, tag, config.timing)
-        issued = self._slot(m, nest, issue, tag) if self.plan.meeting else nest
+        waits, feed = self.plan.waits, self._feed(m, nest, issue, tag)
+        issued = (feed.reads if feed else self._slot(m, nest, issue, tag) if waits else nest)
+        weights = feed.right if feed else None
         pass_through(m, self, issue, self._acc)
         word, of = data.View(GEMM, self.commands.p.word), nest.out_tag
         own = self.machine.immediates[self.unit.name]
@@ -83,10 +93,11 @@ class Gemm(wiring.Component):
             *(nest.tag[name].eq(field_of(word.as_value(), own[name]))
               for name in self.plan.immediates),
             nest.tag.select.eq(Cat(word.opcode == code for code in self.plan.opcodes)),
-            *([] if self.plan.meeting else [nest.step.eq(1)]), issue.ready.eq(nest.ready),
-            *([] if self.plan.meeting else [issue.working.eq(nest.busy)]),
+            *([] if waits else [nest.step.eq(1)]), issue.ready.eq(nest.ready),
+            *([] if waits else [issue.working.eq(nest.busy)]),
             self._left.addr.eq(issued.out.a), self._left.en.eq(issued.valid),
-            self._right.addr.eq(issued.out.b), self._right.en.eq(issued.valid),
+            self._right.addr.eq(weights.addr if weights else issued.out.b),
+            self._right.en.eq(weights.en if weights else issued.valid),
         ]
         depth = self._depth
         left, right = (config.buffers[name].depth for name in self.unit.reads)
@@ -99,6 +110,15 @@ class Gemm(wiring.Component):
                | outside(nest.out.dst, depth)
                | wrong_bank(nest.out.dst, depth, of.banks))
 
+        if feed:
+            self._update(m, feed.elements, issue, feed.array, feed.assigns)
+        else:
+            self._update(m, issued, issue, self._datapath(m, issued))
+        return m
+
+    def _datapath(self, m: Module, issued) -> Datapath:
+        """The datapath, with the operands of what is issued."""
+        config, reading = self.machine.config, self.machine.config.timing.read_cycles
         m.submodules.datapath = datapath = Datapath(self.plan, config.dsp_multipliers)
         fields = {operand.name: operand_field(body, operand.name)
                   for body in self.plan.bodies for operand in body.operands}
@@ -111,8 +131,25 @@ class Gemm(wiring.Component):
             *(getattr(datapath, name).eq(
                 delayed(m, issued.out_tag[name], reading - 1, name))
               for name in self.plan.immediates)]
-        self._update(m, issued, issue, datapath)
-        return m
+        return datapath
+
+    def _feed(self, m: Module, nest: LoopNest, issue: Issue, tag) -> Feed | None:
+        """Puts a systolic array behind the loops, where the machine has one."""
+        array, config = self.plan.array, self.machine.config
+        if array is None:
+            return None
+        if array.weights_stay:
+            columns = config.seen(self.unit, self.unit.reads[1])
+            feed = keep_weights(m, array, config, columns, nest, issue, tag)
+        else:
+            feed = keep_sums(m, array, config, nest, self._assigns(nest), tag)
+        m.d.comb += [feed.array.a.eq(self._left.data), feed.array.b.eq(self._right.data)]
+        return feed
+
+    def _assigns(self, iteration) -> Value:
+        """High if an iteration does not read its destination."""
+        _, folds = updates_of(self.plan, iteration.out_tag.select)
+        return (iteration.out_tag.reset & iteration.first) | ~folds.any()
 
     def _slot(self, m: Module, nest: LoopNest, issue: Issue, tag) -> "_Slot":
         """Iterations enter a slot, and are issued when their destination is not on its way."""
@@ -139,7 +176,8 @@ class Gemm(wiring.Component):
             m.d.sync += [slot.full.eq(ahead.o.valid), slot.iteration.eq(coming)]
         return slot
 
-    def _update(self, m: Module, nest, issue, datapath):
+    def _update(self, m: Module, nest, issue, datapath, assigns: Value | None = None):
+        """Lets the datapath's values meet acc. With `assigns` the iterations come a cycle late."""
         updates, folds = updates_of(self.plan, nest.out_tag.select)
         shape = self.machine.config.lanes, self._depth, TAG.size
         m.submodules.update = update = (Meeting(self.plan.meeting, *shape) if self.plan.meeting
@@ -150,9 +188,10 @@ class Gemm(wiring.Component):
         m.d.comb += [
             element.valid.eq(nest.valid), element.acc.eq(nest.valid),
             element.addr.eq(nest.out.dst), element.update.eq(folds),
-            element.assign.eq((nest.out_tag.reset & nest.first) | ~folds.any()),
+            element.assign.eq(self._assigns(nest) if assigns is None else assigns),
             tag.last.eq(nest.valid & nest.last), tag.banks.eq(nest.out_tag.banks),
-            update.element.eq(delayed(m, element, self.plan.fold_cycles, "element")),
+            update.element.eq(delayed(m, element, self.plan.fold_cycles - (assigns is not None),
+                                      "element")),
             update.value.eq(datapath.value), update.r_data.eq(self._acc.r_data),
             self._acc.r_addr.eq(update.r_addr), self._acc.r_en.eq(update.r_en),
             self._acc.w_addr.eq(update.w_addr), self._acc.w_en.eq(update.w_en),

@@ -9,7 +9,7 @@ from math import ceil, prod
 
 import numpy as np
 
-from accel.machine.config import element_bytes
+from accel.machine.config import WEIGHT_STATIONARY, element_bytes
 from accel.machine.dram import Dram
 from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import Machine
@@ -144,7 +144,8 @@ class _Times:
     def _gemm(self) -> tuple[list[np.ndarray], np.ndarray]:
         """Bounds by gemm, vector behind it, and both in turns; the time after the last load."""
         facts, shape, tiles, traffic = self.facts, self.shape, self.tiles, self.traffic
-        products, rate, single = facts.products, facts.rate, traffic.single
+        rate, single = facts.rate, traffic.single
+        products = np.maximum(facts.products, self._weights_coming_in())
         head = self.begin + self.load + np.where(single, traffic.first, 0)
         tile = (tiles.rows * tiles.columns * tiles.channels * shape.phases * prod(shape.kernel)
                 * shape.depth * shape.passes)
@@ -165,6 +166,15 @@ class _Times:
                 np.where(single, loads - self.gemm + self.after_gemm, 0),
                 self.begin + self.load + banks - self.vector + self.after_vector
                 ], NEXT + last + self.after_gemm
+
+    def _weights_coming_in(self) -> Number:
+        """The cycles in which an array that keeps its weights takes in those of all tiles."""
+        config, shape, tiles = self.facts.config, self.shape, self.tiles
+        if config.dataflow != WEIGHT_STATIONARY:
+            return 0
+        images = -(-shape.rows // tiles.rows) * -(-shape.columns // tiles.columns)
+        blocks = shape.channels * shape.phases * prod(shape.kernel) * shape.depth * shape.passes
+        return shape.times * images * blocks * config.block_out
 
     def _vector(self) -> tuple[list[np.ndarray], np.ndarray]:
         """Bounds as `_gemm` has them, where vector alone computes."""

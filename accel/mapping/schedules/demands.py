@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from accel.machine.config import AccelConfig, element_bytes
+from accel.machine.config import WEIGHT_STATIONARY, AccelConfig, element_bytes
 from accel.mapping.lowering import Room, room_of
 from accel.mapping.schedules.cost import FAR, Cost, Number
 from accel.mapping.schedules.tiles import Shape, Tiles
@@ -59,7 +59,8 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
     written = pixels
     if shape.weighted:
         steps = steps * (shape.depth // tiles.depth)
-        work = outputs * taps * shape.depth * shape.passes
+        work = (channels * taps * shape.depth * shape.passes
+                * _of_weights(config, tiles.rows * tiles.columns))
         pixel = (tiles.channels if shape.diagonal else shape.depth) * entry["inp"]
         written = pixels = _window(shape, tiles) * pixel * tiles.pieces
         if shape.row:
@@ -107,6 +108,13 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
         return cost
     apart = cost.traffic + count * (alone + FAR)
     return Cost(0, 1, 0, 0, 0, 0, 0, 0, 1, apart)
+
+
+def _of_weights(config: AccelConfig, pixels: Number) -> Number:
+    """The cycles of gemm for a block of weights that meets so many pixels: where weights stay, at
+    least those that the next block takes to come in."""
+    return (np.maximum(pixels, config.block_out) if config.dataflow == WEIGHT_STATIONARY
+            else pixels)
 
 
 def _shared(shape: Shape, count: Number, work: Number, lanes: Number) -> tuple[Number, Number]:

@@ -21,9 +21,10 @@ columns, which then encloses the loop over channels.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from math import prod
 
-from accel.machine.config import AccelConfig
+from accel.machine.config import WEIGHT_STATIONARY, AccelConfig
 from accel.machine.machine import Machine
 from accel.mapping.lowering import LoweringError
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
@@ -243,7 +244,8 @@ class LayerSteps:
             w.storage_align(len(self.operator["w"].shape) - len(entry) - 1, whole)
 
     def _order_products(self) -> str:
-        """Orders gemm's loops: tile, kernel, lanes. Returns the loop that loads operands."""
+        """Orders gemm's loops: tile, kernel, lanes; where weights stay, all pixels of the tile meet
+        a block of weights before the next. Returns the loop that loads operands."""
         acc, reduced, outer = self["acc"], self.operator.reduced, list[str]()
         inner = [reduced["depth"].name] if "depth" in reduced else []
         if inner and self.tiles.depth < reduced["depth"].extent:
@@ -252,8 +254,11 @@ class LayerSteps:
         window = [reduced[role].name for role in ("rows", "columns")]
         outer += self._cut(window, piece_of(self.operator.window.kernel, self.tiles.pieces))
         passes = [reduced["passes"].name] if "passes" in reduced else []
-        acc.reorder(*outer, *self._axes("acc", AROUND + "pyxqc"), *inner, *window, *passes, "b",
-                    "o", reduced["lanes"].name)
+        kernel, axes = [*inner, *window, *passes], partial(self._axes, "acc")
+        order = ([*axes("pqc"), *kernel, *axes("yx")]
+                 if self.machine.config.dataflow == WEIGHT_STATIONARY
+                 else [*axes("pyxqc"), *kernel])
+        acc.reorder(*outer, *axes(AROUND), *order, "b", "o", reduced["lanes"].name)
         return self._alternating("acc", outer[-1]) if outer else self.tile_loop
 
     def _cut_window(self) -> str:

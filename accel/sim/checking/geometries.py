@@ -6,7 +6,7 @@ from math import prod
 from random import Random
 from typing import Any
 
-from accel.machine.config import PARAM_BYTES, AccelConfig
+from accel.machine.config import DATAFLOWS, PARAM_BYTES, AccelConfig
 from accel.machine.dram import Dram
 from accel.machine.limits import limits_of
 from accel.machine.machine import Machine
@@ -50,6 +50,7 @@ def random_config(seed: int) -> AccelConfig:
                          dsp_multipliers=random.choice([1, 8, 1 << 16]))
     bits = random.choice([(8,), (8, 4), (8, 2), (8, 4, 2)])
     return replace(config, weight_bits=bits, timing=random_timing(seed),
+                   dataflow=random.choice(DATAFLOWS),
                    wgt_bytes=max(config.wgt_bytes, 2 * bus_bytes * 8 // min(bits)))
 
 

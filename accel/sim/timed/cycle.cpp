@@ -8,6 +8,7 @@
 
 #include "cycle_board.h"
 #include "cycle_compute.h"
+#include "cycle_weights.h"
 #include "cycle_dma.h"
 
 namespace lockstep {
@@ -348,7 +349,7 @@ public:
           board_(*config.parameters, program_, config.timeline, start, retire, accesses,
                  config.max_cycles),
           port_(board_, config.memory_bytes, config.dram, accesses),
-          gemm_(board_), floats_(board_, gemm_pace(board_.p)),
+          gemm_(board_), floats_(board_, gemm_pace(board_.p)), weights_(board_),
           load_(board_), store_(board_), fetch_(board_, config.base[0]) {
         place(unit::load, load_.front.queue, load_.front.seen);
         place(unit::store, store_.front.queue, store_.front.seen);
@@ -400,6 +401,7 @@ private:
 
     void compute(unsigned k) {
         if (vectors_[unit::computing[k]]) vectors_[unit::computing[k]]->step(held(k));
+        else if (board_.p.weight_cycles) weights_.step(held(k));
         else if (board_.p.gemm_hazard) floats_.step(held(k));
         else gemm_.step(held(k));
     }
@@ -534,7 +536,9 @@ private:
     std::unique_ptr<Paced> vectors_[UNITS];     // by unit
     Gemm gemm_;
     Paced floats_;                  // in place of `gemm_` where it accumulates floats
-    Issue &gemm_issue_ = board_.p.gemm_hazard ? floats_.issue : gemm_.issue;
+    Stationary weights_;            // in place of it where weights stay
+    Issue &gemm_issue_ = board_.p.weight_cycles ? weights_.issue
+                         : board_.p.gemm_hazard ? floats_.issue : gemm_.issue;
     Load load_;
     Store store_;
     Fetch fetch_;

@@ -53,13 +53,14 @@ MAX_CYCLES = 1 << 40
 NO_UNIT = (1 << 32) - 1
 
 _HERE = Path(__file__).parent
-_SOURCES = ("cycle.cpp", "cycle_program.h", "cycle_board.h", "cycle_compute.h", "cycle_dma.h",
-            "../dram.h")
+_SOURCES = ("cycle.cpp", "cycle_program.h", "cycle_board.h", "cycle_compute.h", "cycle_weights.h",
+            "cycle_dma.h",            "../dram.h")
 _FLAGS = ("-O3", "-march=native", "-fno-semantic-interposition", "-Wall", "-Wextra",
           "-Wno-parentheses", "-Wno-sign-compare")
 
 _SCALARS = ("bus_bits", "queue_depth", "store_depth", "gemm_hazard", "vector_beats", "bank_depth",
-            "weight_codes", "kept_beats", "buffer_place", "buffer_bits")
+            "weight_codes", "kept_beats", "weight_cycles", "gemm_ahead", "sums_stay",
+            "buffer_place", "buffer_bits")
 """Parameters of a machine that are one number; the last two say where words of load and store have
 the code of a buffer."""
 
@@ -237,12 +238,17 @@ def _run(machine: Machine, result: Any, image: np.ndarray, times: np.ndarray,
 def _parameters(machine: Machine) -> _Parameters:
     """The numbers that differ between machines."""
     config, named = machine.config, dict(machine.formats[machine.structure.roles.store])["buffer"]
+    gemm = plan(machine, UnitKind.GEMM)
+    array = {} if gemm.array is None else {
+        "weight_cycles": gemm.array.load_cycles, "gemm_ahead": gemm.array.ahead,
+        "sums_stay": gemm.array.sums_stay}
     result = _Parameters(
         bus_bits=exact_log2(config.bus_bytes), queue_depth=config.queue_depth,
         store_depth=config.timing.write_room(config.bus_bytes),
-        gemm_hazard=plan(machine, UnitKind.GEMM).hazard_cycles, vector_beats=config.vector_beats,
+        gemm_hazard=gemm.hazard_cycles, vector_beats=config.vector_beats,
         bank_depth=config.bank_depth, weight_codes=weight_codes(config),
-        kept_beats=config.kept_beats, buffer_place=named.offset, buffer_bits=named.width)
+        kept_beats=config.kept_beats, buffer_place=named.offset, buffer_bits=named.width,
+        **array)
     for number, buffer in enumerate(config.buffers.values()):
         result.size[number], result.depth[number] = buffer.size_bytes, buffer.depth
     for number, unit in enumerate(machine.structure.units):

@@ -193,8 +193,12 @@ private:
         working_ = true;
         last_ = first + one.count() - 1;
         issue.done_at(last_ + timing::nest_cycles + board_.p.write[unit::gemm], one.banks);
+        Meetings meetings = {one.count(), one.folding()};
+        if (board_.p.sums_stay) meetings = runs_of(one, board_.max_cycles);
         board_.count(issue.index(), access::iterations, one.count());
-        board_.count(issue.index(), access::folds, one.folding());
+        board_.count(issue.index(), access::folds, meetings.folding);
+        board_.count(issue.index(), access::weights, one.count());
+        board_.count(issue.index(), access::meets, meetings.count);
         if (has_error(one, board_.p.bank_depth, board_.max_cycles))
             board_.fail(status::address, unit::gemm, issue.index());
     }
@@ -292,6 +296,10 @@ private:
         left_ = one.illegal ? 1 : one.count();
         board_.count(issue.index(), access::iterations, left_);
         board_.count(issue.index(), access::folds, one.folding());
+        if (pace_.unit == unit::gemm) {
+            board_.count(issue.index(), access::weights, left_);
+            board_.count(issue.index(), access::meets, left_);
+        }
         if (has_error(one, board_.p.bank_depth, board_.max_cycles))
             board_.fail(one.illegal ? status::illegal : status::address, pace_.unit,
                         issue.index());

@@ -254,6 +254,34 @@ private:
     uint32_t at_[LEVELS] = {}, address_[OPERANDS] = {};
 };
 
+// Results of an instruction that meet acc, and those of them that read it.
+struct Meetings {
+    uint64_t count, folding;
+};
+
+// Where iterations that follow each other into one destination meet it together.
+inline Meetings runs_of(Instruction one, uint64_t most) {
+    for (unsigned level = one.levels; level-- && (one.loops[level].extent == 1
+                                                  || !one.loops[level].stride[DST]);)
+        one.loops[level].extent = 1;            // one run, which its first iteration decides
+    Meetings result = {0, 0};
+    Nest nest;
+    nest.load(one);
+    for (uint64_t iteration = 0, assigns = 0; iteration < most; iteration++) {
+        assigns |= !one.folds || (one.reset && nest.first());
+        uint32_t place = nest.address(DST);
+        bool last = nest.last();
+        if (!last) nest.step();
+        if (last || nest.address(DST) != place) {
+            result.count++;
+            result.folding += !assigns;
+            assigns = 0;
+        }
+        if (last) break;
+    }
+    return result;
+}
+
 // Whether an iteration has an error, among the first `most`.
 inline bool has_error(const Instruction &instruction, uint32_t bank_depth, uint64_t most) {
     if (instruction.illegal) return true;

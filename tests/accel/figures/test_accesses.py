@@ -1,13 +1,15 @@
 """Accesses of a run, against counts by hand, the memory port, and each other."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from accel.estimates.energy import energy
 from accel.figures import counting
 from accel.figures.accesses import AccessError, AccessProfile
-from accel.machine.config import preset
 from accel.machine.loading import load_machine
+from accel.machine.config import DATAFLOWS, preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import ACCESSES, Run
@@ -21,12 +23,12 @@ MACHINE = Machine(preset("tiny-1x4x4"))
 GEMM = {"banks": 1, "loops": [{"extent": 3, "dst": 1, "a": 1}, {"extent": 5, "a": 1, "b": 1}]}
 
 
-def totals(*instructions: Instruction) -> dict[str, int]:
+def totals(*instructions: Instruction, machine: Machine = MACHINE) -> dict[str, int]:
     """Without the words, the cycles, and the beats that words take."""
-    program = AccelProgram.assemble(MACHINE, [*instructions, finish()], io_bytes=4096)
-    found = AccessProfile.of(MACHINE, program, cycle.measure(MACHINE, program)).totals()
+    program = AccelProgram.assemble(machine, [*instructions, finish()], io_bytes=4096)
+    found = AccessProfile.of(machine, program, cycle.measure(machine, program)).totals()
     assert found.pop("fetch.words") == program.count and found.pop("cycles")
-    found["dram.read"] -= program.words.size // MACHINE.config.bus_bytes
+    found["dram.read"] -= program.words.size // machine.config.bus_bytes
     return {key: count for key, count in found.items() if count}
 
 
@@ -43,6 +45,21 @@ def test_a_gemm_instruction() -> None:
     # The first of five products of each entry assigns.
     assert totals(Instruction("gemm", "gemm", {**GEMM, "reset": 1})) == {
         **read, "gemm.folds": 12, "acc.gemm_read": 12}
+
+
+@pytest.mark.parametrize("loops, tiles, runs", [
+    (GEMM["loops"], 15, 3), (GEMM["loops"][::-1], 5, 15),
+    ([{"extent": 2, "dst": 1}, {"extent": 2, "dst": 1}, {"extent": 3, "b": 1}], 12, 3)])
+def test_arrays_read_weights_and_write_sums_as_often_as_these_change(loops, tiles, runs) -> None:
+    """A tile of weights is four columns; neighbours into one entry of acc meet it once."""
+    for reset in (0, 1):
+        fields = {"banks": 1, "loops": loops, "reset": reset}
+        one, machines = Instruction("gemm", "gemm", fields), [
+            Machine(replace(MACHINE.config, dataflow=dataflow)) for dataflow in DATAFLOWS[1:]]
+        weights, sums = (totals(one, machine=machine) for machine in machines)
+        assert weights["wgt.read"] == 4 * tiles and sums["wgt.read"] == sums["gemm.gemm"]
+        assert weights["acc.gemm_write"] == weights["gemm.gemm"] and sums["acc.gemm_write"] == runs
+        assert sums.get("acc.gemm_read", 0) == (0 if reset and runs == 3 else runs - 3 * reset)
 
 
 def test_a_vector_instruction_that_waits_for_its_own_results_reads_on() -> None:

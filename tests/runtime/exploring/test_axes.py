@@ -19,6 +19,8 @@ TINY = preset("tiny-1x4x4")
     ("memory.latency=16", VariedAxis("memory.latency", ("16",))),
     ("timing.ahead=8,half", VariedAxis("timing.ahead", ("8", "half"))),
     ("weight_bits=8,8+4", VariedAxis("weight_bits", ("8", "8+4"))),
+    ("dataflow=adder_tree,weight_stationary", VariedAxis("dataflow", (
+        "adder_tree", "weight_stationary"))),
     ("units=1,2", VariedAxis("units", ("1", "2"))),
     ("machine=a.py,tiny-1x4x4", VariedAxis("machine", ("a.py", "tiny-1x4x4")))])
 def test_fields_and_their_values(text: str, axis: VariedAxis) -> None:
@@ -28,6 +30,7 @@ def test_fields_and_their_values(text: str, axis: VariedAxis) -> None:
 @pytest.mark.parametrize(("values", "field", "value"), [
     ({"wgt_bytes": "double"}, "wgt_bytes", 2 * TINY.wgt_bytes),
     ({"block_out": "half"}, "block_out", 2), ({"wgt_bytes": "4k"}, "wgt_bytes", 4096),
+    ({"dataflow": "output_stationary"}, "dataflow", "output_stationary"),
     ({"weight_bits": "8+4"}, "weight_bits", (8, 4)), ({"wgt_bytes": "same"}, "wgt_bytes",
                                                       TINY.wgt_bytes)])
 def test_values_become_those_of_the_machine(values, field: str, value) -> None:
@@ -64,7 +67,9 @@ def test_so_do_the_times() -> None:
                      "vary machine=FILE.py,... instead"),
     ("block_out=wide", "block_out must be a number, or one of eighth, quarter, half, same, double, "
                        "quadruple, octuple, not 'wide'"),
-    ("weight_bits=half", "weight_bits must be a value of its own, not 'half'")])
+    ("weight_bits=half", "weight_bits must be a value of its own, not 'half'"),
+    ("dataflow=half", "dataflow must be one of adder_tree, weight_stationary, output_stationary, "
+     "not 'half'")])
 def test_what_cannot_be_varied(text: str, message: str) -> None:
     with pytest.raises(AxisError, match=f"^{re.escape(message)}$"):
         axis_of(text)
