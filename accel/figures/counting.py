@@ -12,6 +12,7 @@ from amaranth.lib import data
 from amaranth.utils import exact_log2
 
 from accel.machine import isa
+from accel.machine.config import OUTPUT_STATIONARY, WEIGHT_STATIONARY
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import ACCESSES
@@ -60,8 +61,47 @@ def _computed(machine: Machine, unit: Unit, form: Intrinsic | StreamForm, layout
                  for level, extent in enumerate(extents)]
         found["folds"] = to_sums * (iterations - reset * np.prod(moved, axis=0))
     if unit.kind is UnitKind.VECTOR:
-        found |= _reads(machine, unit, form, layout, words, iterations)
-    return found
+        return found | _reads(machine, unit, form, layout, words, iterations)
+    return found | _of_array(machine, form, layout, words, found)
+
+
+def _of_array(machine: Machine, form: Intrinsic, layout: data.Layout, words: np.ndarray,
+              found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Reads of weights, and results that meet acc: where weights stay, a column at a time whenever
+    an iteration has another tile than the one before; where sums stay, one result for iterations
+    that follow each other into one destination."""
+    iterations, dataflow = found["iterations"], machine.config.dataflow
+    if dataflow == WEIGHT_STATIONARY:
+        tiles = [1 + np.count_nonzero(np.diff(_places(layout, word[None], form.loops, "b")))
+                 for word in words]
+        return {"weights": np.array(tiles, np.int64) * machine.config.block_out,
+                "meets": iterations}
+    if dataflow == OUTPUT_STATIONARY:
+        runs = [_runs(layout, word[None], form) for word in words]
+        return {"weights": iterations} | {kind: np.array([one[place] for one in runs], np.int64)
+                                          for place, kind in enumerate(("meets", "folds"))}
+    return {"weights": iterations, "meets": iterations}
+
+
+def _runs(layout: data.Layout, word: np.ndarray, form: Intrinsic) -> tuple[int, int]:
+    """Runs of iterations into one destination, and those in which none assigns."""
+    begins = np.flatnonzero(np.diff(_places(layout, word, form.loops, "dst"), prepend=-1))
+    if form.update == "assign":
+        return len(begins), 0
+    assigns = np.array(column(layout, word, "reset")[0] != 0)
+    for level, (extent,) in enumerate(_extents(layout, word, form.loops)):
+        still = column(layout, word, f"loops.{level}.dst")[0] == 0
+        assigns = (assigns[..., None] & ~(still & (np.arange(extent) > 0))).reshape(-1)
+    return len(begins), int((~np.logical_or.reduceat(assigns, begins)).sum())
+
+
+def _places(layout: data.Layout, word: np.ndarray, levels: int, operand: str) -> np.ndarray:
+    """The entry of an operand in each iteration, from the word's base on."""
+    places = np.array(0)
+    for level, (extent,) in enumerate(_extents(layout, word, levels)):
+        step = column(layout, word, f"loops.{level}.{operand}")[0]
+        places = (places[..., None] + step * np.arange(extent)).reshape(-1)
+    return places & 0xFFFF              # addresses have 16 bits
 
 
 def _reads(machine: Machine, unit: Unit, form: Intrinsic, layout: data.Layout, words: np.ndarray,
