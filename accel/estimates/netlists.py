@@ -22,7 +22,8 @@ NETLIST = "netlist"
 
 ERRORS = {"luts": 0.25, "registers": 0.03, "gates": 0.35}
 """Half the interval of each figure, relative to it: nine of ten units and components were off by
-less (``python -m bench accelerator.components``); gates by what units of cores were, too."""
+less (``python -m bench accelerator.estimates --only units components``); gates by what units of
+cores were, too."""
 
 FACTOR_BITS = 18
 """Bits of the factors of a multiplier block."""

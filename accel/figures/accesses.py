@@ -120,7 +120,8 @@ class _LayerCounter:
                 self._vector(unit, body)
         for unit in self._machine.structure.of_kind(UnitKind.STREAM):
             for form in self._machine.of_unit(unit.name):
-                self._stream(unit, form)
+                if isinstance(form, StreamForm):
+                    self._stream(unit, form)
         return self._result
 
     def _add(self, key: str, values: np.ndarray) -> None:

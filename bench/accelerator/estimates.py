@@ -4,6 +4,8 @@
 ``synthesize``   runs yosys for ``--count`` more machines
 ``route``        runs nextpnr for ``--count`` more of these
 ``gates``        maps a core to gates
+``units``        runs yosys for units of the example machines, and compares; ``--write`` as above
+``components``   the same of components that no example has (`bench.inputs.hardware.components`)
 ``fit``          fits the models to these runs
 
 Machines are drawn at random (`bench.inputs.drawn`); every fourth is held back. Runs are appended to
@@ -32,6 +34,8 @@ from accel.machine.config import ConfigError, preset
 from accel.machine.loading import load_machine
 from bench.frame import Bench, Sheet
 from bench.inputs.drawn import drawn, specs
+from bench.inputs.hardware.components import HELD_OUT
+from bench.support import component_errors
 from bench.support.estimate_errors import PAGE, figures, judge as judged, taken, written
 from bench.support.gates import mapped, products
 from fpga.building import bare_core, flow
@@ -66,6 +70,20 @@ def judge(sheet: Sheet) -> None:
         sheet.figure(name, value, form)
     if sheet.write:
         PAGE.write_text(written(found, PAGE.read_text()))
+
+
+@BENCH.part(component_errors.UNITS, extra=True)
+def units(sheet: Sheet) -> None:
+    """Compares units of the example machines, each by itself, with what yosys makes of them."""
+    component_errors.judge_each(sheet, "units", component_errors.unit)
+
+
+@BENCH.part(HELD_OUT, extra=True)
+def components(sheet: Sheet) -> None:
+    """Compares components that the count was not made by."""
+    component_errors.judge_each(sheet, "components", component_errors.component)
+    if sheet.write:
+        component_errors.write_table(sheet.rows)
 
 
 @BENCH.part(extra=True)

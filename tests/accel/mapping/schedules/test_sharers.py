@@ -31,10 +31,10 @@ def test_two_tiles_of_products_take_as_long_as_one_bank_is_held() -> None:
     one, two = (cost(SUMMED, 3, sharers) for sharers in (1, 2))
     work, lanes = one.products - TURN, one.lanes
     assert (work, lanes) == (3 * 8 * 2 * 4, 3 * 8 * 2 * 4)
-    assert (two.products, two.lanes) == (one.products, (work + lanes) / 2 + 0)
+    assert (two.products, two.lanes) == (one.products, (work + lanes) / 2)
     deep = replace(SUMMED, depth=16)
     assert cost(deep, 3, 2).lanes == (4 * work + lanes) / 2     # more than its share
-    assert cost(SUMMED, 12, 2).lanes == cost(SUMMED, 12, 1).lanes       # a tile has one unit
+    assert cost(deep, 12, 2).lanes == cost(deep, 12, 1).lanes       # one tile has one unit
 
 
 def test_a_copy_of_the_buffers_is_held_from_load_to_result() -> None:

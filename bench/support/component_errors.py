@@ -1,11 +1,6 @@
-"""How well is the area of units and components of one's own estimated?
+"""Estimates of units and components of one's own beside what yosys makes of them for an ECP5.
 
-``units``        units of the example machines, each by itself
-``components``   components that the count was not made by (`bench.inputs.hardware.components`)
-
-Both compare `accel.estimates` with what yosys makes of them for an ECP5, and print a table. yosys
-runs for a unit that it has not made before: from half a minute to five minutes. Needs the extra
-``fpga``: ``pip install -e '.[fpga]' -c constraints.txt``.
+yosys runs for one that it has not made before: from half a minute to five minutes.
 """
 
 from collections import Counter
@@ -30,7 +25,7 @@ from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.structure import UnitKind
 from accel.sim.slice.netlist import netlist_of
-from bench.frame import Bench, Sheet
+from bench.frame import Sheet
 from bench.inputs.hardware.components import HELD_OUT
 from fpga.building import flow
 from fpga.building.tools import Tools
@@ -43,25 +38,14 @@ UNITS = {"gather": "gather.py", "top_k": "top_k.py", "two_vectors": "two_vectors
 """Machines of which the unit of their own is judged."""
 
 PAGE = Path(__file__).parents[2] / "docs" / "estimates.md"
-BEGIN, END = "<!-- python -m bench accelerator.components --write -->\n", "<!-- end of it -->\n"
+BEGIN = "<!-- python -m bench accelerator.estimates --only units components --write -->\n"
+
+END = "<!-- end of it -->\n"
 
 FIGURES = ("luts", "registers", "multipliers", "block_rams")
 
-BENCH = Bench(__file__, __doc__)
-BENCH.option("--write", action="store_true", help="the table of all into docs/estimates.md")
-
-
-@BENCH.part(UNITS)
-def units(sheet: Sheet) -> None:
-    _judge(sheet, "units", {name: lambda name=name: _unit(name) for name in sheet.cases})
-
-
-@BENCH.part(HELD_OUT)
-def components(sheet: Sheet) -> None:
-    _judge(sheet, "components", {name: lambda name=name: _component(name) for name in sheet.cases})
-    if sheet.write:
-        before, rest = PAGE.read_text().split(BEGIN)
-        PAGE.write_text(before + BEGIN + _table(sheet.rows) + END + rest.split(END)[1])
+Judged = tuple[Mapping[str, float], Mapping[str, int]]
+"""What one takes by `FIGURES`, as it is estimated, and as yosys makes it."""
 
 
 def machine_of(name: str) -> Machine:
@@ -71,44 +55,45 @@ def machine_of(name: str) -> Machine:
                    machine.declarations)
 
 
-def _unit(name: str) -> tuple[Mapping[str, float], Mapping[str, int]]:
-    """What a unit takes, as it is estimated, and as yosys makes it: that of vector within the core
-    of its machine, which is kept with the data (`accel.estimates.runs`)."""
+def unit(name: str) -> Judged:
+    """A unit of an example: that of vector within the core of its machine, which is kept with the
+    data (`accel.estimates.runs`)."""
     if name == "two_vectors":
         run = next(run for run in syntheses() if run.spec.declared == UNITS[name])
         cells = sum((Counter(cells) for part, cells in run.parts.items()
                      if unit_of(part) == "vector2"), Counter[str]())
         return _estimated(run.spec.machine, "vector2"), flow.taken(cells)
     machine = machine_of(name)
-    unit, = machine.structure.of_kind(UnitKind.STREAM)
+    own, = machine.structure.of_kind(UnitKind.STREAM)
     platform = ECP5()
     platform.shallow_blocks = shallow_blocks(machine)
-    return _estimated(machine, unit.name), _synthesized(made(machine, unit), platform, name)
+    return _estimated(machine, own.name), _synthesized(made(machine, own), platform, name)
 
 
-def _estimated(machine: Machine, unit: str) -> Mapping[str, float]:
-    found = area(machine).units[unit]
+def _estimated(machine: Machine, name: str) -> Mapping[str, float]:
+    found = area(machine).units[name]
     return {figure: found[figure].value for figure in FIGURES}
 
 
-def _component(name: str) -> tuple[Mapping[str, float], Mapping[str, int]]:
-    """The same of a component by itself."""
+def component(name: str) -> Judged:
+    """A component by itself."""
     counted = summed(amounts_by_module(netlist_of(HELD_OUT[name](), "component")).values())
     return ({"luts": counted.luts + model.RAM_LUTS * counted.distributed,
              "registers": counted.registers, "multipliers": counted.multipliers,
              "block_rams": counted.block_rams}, _synthesized(HELD_OUT[name](), ECP5(), name))
 
 
-def _synthesized(component: wiring.Component, platform: ECP5, name: str) -> Mapping[str, int]:
-    text = rtlil.convert(component, name="top", emit_src=False, platform=platform)
+def _synthesized(hardware: wiring.Component, platform: ECP5, name: str) -> Mapping[str, int]:
+    text = rtlil.convert(hardware, name="top", emit_src=False, platform=platform)
     cells = flow.cells(flow.synthesize(text, Tools("yosys"), name))
     return flow.taken(Counter(cells))
 
 
-def _judge(sheet: Sheet, part: str, cases: Mapping[str, Callable[[], Any]]) -> None:
+def judge_each(sheet: Sheet, part: str, measure: Callable[[str], Judged]) -> None:
+    """Prints and keeps the figures of each case, and the worst error of LUTs."""
     worst = 0.0
-    for name, measure in cases.items():
-        found, real = measure()
+    for name in sheet.cases:
+        found, real = measure(name)
         error = found["luts"] / real["luts"] - 1
         worst = max(worst, abs(error))
         print(f"{name:14} " + "  ".join(
@@ -122,6 +107,12 @@ def _off(found: float, real: float) -> str:
     return f"{found / real - 1:+.1%}" if real else f"{found:+.0f}"
 
 
+def write_table(rows: list[Any]) -> None:
+    """Puts the rows of `judge_each` into the page."""
+    before, rest = PAGE.read_text().split(BEGIN)
+    PAGE.write_text(before + BEGIN + _table(rows) + END + rest.split(END)[1])
+
+
 def _table(rows: list[Any]) -> str:
     lines = [["of", "", *("LUTs", "registers", "multipliers", "block RAMs")], ["---"] * 6]
     for row in rows:
@@ -129,5 +120,3 @@ def _table(rows: list[Any]) -> str:
             f"{row['yosys'][figure]:,} ({_off(row['estimated'][figure], row['yosys'][figure])})"
             if row["yosys"][figure] or row["estimated"][figure] else "0" for figure in FIGURES)])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
