@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 from functools import cache
 from pathlib import Path
 
@@ -24,7 +25,10 @@ def exceptions() -> list[str]:
     found = []
     for path in sorted(path for house in HOUSES for path in (ROOT / house).rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for node in ast.parse(path.read_text()).body:
+        text = path.read_text()
+        if not re.search(r"^class .*(?:Error|Exception)\b", text, re.MULTILINE):
+            continue                                    # it takes ten times as long to be parsed
+        for node in ast.parse(text).body:
             match node:
                 case ast.ClassDef(name=name, bases=[_, *_]) if not name.startswith("_"):
                     bases = {base.id for base in node.bases if isinstance(base, ast.Name)}

@@ -90,11 +90,10 @@ def test_random_geometries(capsys, tmp_path, monkeypatch):
         name: simulator for name, simulator in check.default_simulators().items()
         if name not in ("verilated", "slice")})
     path = tmp_path / "report.json"
-    assert main(["check", "--geometries", "2", "--count", "5", "--json", str(path)]) == 0
+    assert main(["check", "--geometries", "1", "--count", "5", "--json", str(path)]) == 0
     assert capsys.readouterr().out.splitlines()[-2] == "the simulators agree"
     report = json.loads(path.read_text())
-    assert report["ok"] and [one["programs"] for one in report["geometries"]] == [43, 42]
-    assert report["geometries"][0]["geometry"] != report["geometries"][1]["geometry"]
+    assert report["ok"] and [one["programs"] for one in report["geometries"]] == [43]
 
 
 def test_geometries_and_a_machine_are_refused(capsys):
