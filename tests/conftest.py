@@ -41,6 +41,16 @@ def pytest_collection_finish() -> None:
     gc.enable()
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
+    _keep_children()
+
+
+def _keep_children() -> None:
+    """The child that compiles for LLVM is a fork of this process, which is large: one stays, where
+    another would begin whenever tests compile nothing for two seconds.
+    """
+    from compiler.cpu_gpu_backends.llvm.objects import apart
+
+    apart.IDLE_SECONDS = 600.0
 
 
 def pytest_report_header() -> str:

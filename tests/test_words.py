@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sources import statements
+
 ROOT = Path(__file__).parents[1]
 PRODUCT = ("compiler", "accel", "runtime", "fpga", "lockstep")
 FRAGMENT = re.compile(r"(?:Whether|The same|Of|Those|That|What|How|Where|Who|When)\b(?!')")
@@ -16,7 +18,7 @@ MOST = 9
 
 def docstrings(text: str) -> Iterator[tuple[int, str]]:
     """Line and text of the docstrings of a module, its classes and functions."""
-    for node in ast.walk(ast.parse(text)):
+    for node in statements(text):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             said = ast.get_docstring(node)
             if said:

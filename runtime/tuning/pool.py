@@ -48,6 +48,8 @@ a worker has got fewer than its share.
 
 CONFIG = {
     "distributed.worker.profile.enabled": False,            # its thread would disturb
+    "distributed.admin.tick.interval": "1s",                # so would fifty ticks a second
+    "distributed.admin.system-monitor.interval": "10s",     # and nobody looks at its figures
     "distributed.scheduler.no-workers-timeout": f"{PATIENCE_SECONDS:g}s",
     "distributed.scheduler.active-memory-manager.start": False,     # results are short texts
     "distributed.deploy.lost-worker-timeout": "1000 days",  # its nanny starts it again, at its pace

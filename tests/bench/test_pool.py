@@ -4,8 +4,9 @@ import pytest
 
 from bench.searches import pools as bench
 from bench.searches.pools import BENCH, recorded
+from tests.support.extras import needs
 
-pytest.importorskip("distributed", reason="the extra pool")
+pytestmark = needs("distributed", "the extra pool")
 
 
 def figures(said: str) -> dict[str, str]:

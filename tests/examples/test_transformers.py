@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from accel.mapping.target import AccelTarget
-from bench.accelerator.limits import share_of
+from bench.accelerator.limits import Share, share_of
 from compiler.frontend.onnx.importing import convert
 from compiler.graph import evaluate, optimize, subgraph
 from compiler.graph.division.partition import ACCEL
@@ -44,6 +44,11 @@ def made(request) -> Made:
     return Made(net, real, optimize(convert(quantize_ranges(real, filled.ranges))))
 
 
+@pytest.fixture(scope="module")
+def share(made: Made) -> Share:
+    return share_of(made.graph, AccelTarget(TINY))
+
+
 def test_the_float_model_means_what_the_calibration_computes(made: Made) -> None:
     ort = pytest.importorskip("onnxruntime")
     x = zoo.samples(made.net, 1)[:1]
@@ -54,16 +59,15 @@ def test_the_float_model_means_what_the_calibration_computes(made: Made) -> None
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_all_products_are_on_the_accelerator(made: Made) -> None:
-    share = share_of(made.graph, AccelTarget(TINY))
+def test_all_products_are_on_the_accelerator(made: Made, share: Share) -> None:
     assert share.accel == sum(made.net.macs())
     assert share.percent >= 95
 
 
-def test_values_are_those_of_the_reference(made: Made) -> None:
+def test_values_are_those_of_the_reference(made: Made, share: Share) -> None:
     """Segment by segment, each with what the reference computes before it."""
     target = AccelTarget(TINY)
-    segments = [one for one in share_of(made.graph, target).parts.segments if one.target == ACCEL]
+    segments = [one for one in share.parts.segments if one.target == ACCEL]
     wanted = {value for one in segments for value in (*one.inputs, *one.outputs)}
     x = {made.net.source: zoo.samples(made.net, 1)[:1]}
     values = evaluate(made.graph, x, wanted)

@@ -5,8 +5,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-pytest.importorskip("matplotlib", reason="the extra pictures")
-
 from accel.machine.config import UNITS
 from accel.machine.status import ACTIVITIES
 from lockstep.cli import main
@@ -16,6 +14,9 @@ from lockstep.report.pictures.explored import exploration_pictures, front_of
 from lockstep.report.pictures.files import drawn
 from lockstep.report.pictures.others import comparison_pictures, quantization_pictures
 from lockstep.report.pictures.run import _steps, run_pictures
+from tests.support.extras import needs
+
+pytestmark = needs("matplotlib", "the extra pictures")
 
 NAME = "$a_{b}$ <i>&amp; %s {x}"
 PROVENANCE = {"command": ["run", NAME]}

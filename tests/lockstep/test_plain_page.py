@@ -11,9 +11,10 @@ from lockstep.report.comparison import write_comparison
 from lockstep.report.plain_page import picture
 from lockstep.report.quantization import write_quantization_page
 from lockstep.report.templates import text_of
+from tests.support.extras import needs
 from lockstep.report.search import write_search_page
 
-go = pytest.importorskip("plotly.graph_objects", reason="the extra report")
+pytestmark = needs("plotly", "the extra report")
 
 SHARED = text_of("report/shared.js")
 HOSTILE = "</script><script>alert(1)</script><!--\"'><img src=x onerror='1'><a href='//x'>&lt;"
@@ -66,6 +67,8 @@ def test_names_in_a_page_are_no_markup(write, figures) -> None:
 
 
 def test_a_picture_has_a_tool_bar_that_sends_nothing() -> None:
+    import plotly.graph_objects as go
+
     page = picture([go.Bar(x=["a"], y=[1])], "place", False)
     assert '"displayModeBar": true' in page and '"showSendToCloud": false' in page
     assert "displayModeBar: true" in SHARED and "showSendToCloud: false" in SHARED
@@ -73,6 +76,8 @@ def test_a_picture_has_a_tool_bar_that_sends_nothing() -> None:
 
 def test_names_in_a_picture_are_text() -> None:
     """Plotly takes some elements of HTML in its texts, and would show others not at all."""
+    import plotly.graph_objects as go
+
     page = picture([go.Bar(name=HOSTILE, x=[HOSTILE], y=[1], text=[HOSTILE])], "place", False,
                    xaxis={"tickvals": [0], "ticktext": [HOSTILE]}, yaxis_title=HOSTILE)
     given = re.compile(r'Plotly\.newPlot\(\s*"place",\s*').split(page)[1]

@@ -21,10 +21,11 @@ from runtime.module import InputError
 from runtime.tuning.certificates import Certificates, make_certificates
 from runtime.tuning.pool import PoolError, WorkerPool
 from runtime.tuning.trials import Trial
+from tests.support.extras import needs
 from tests.support.ports import family, hears, listening, reached, stranger
 from tests.support.sleeping_target import KIND, TASK
 
-pytest.importorskip("distributed", reason="the extra pool")
+pytestmark = needs("distributed", "the extra pool")
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl")
 
 ROOT = Path(__file__).parents[2]

@@ -1,9 +1,11 @@
 """Functions of rows that an instruction of a stream unit computes."""
 
+import importlib
 import re
 from dataclasses import replace
 from functools import cache
 from math import prod
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -22,15 +24,19 @@ from accel.mapping.memory.layout import blocks_of
 from accel.mapping.target import AccelTarget
 from accel.sim.timed import cycle
 from compiler.graph.graph import Graph
-from examples.machines import softmax as example
 from tests.support.integer_graphs import assert_right, assert_simulators_agree
 from tests.support.softmax_graphs import softmax_graph
 
 
+def example() -> ModuleType:
+    """The module of the machine, which takes seconds to be declared."""
+    return importlib.import_module("examples.machines.softmax")
+
+
 @cache
 def machine_of(preset: str = "tiny-1x4x4", **changes) -> lockstep.Machine:
-    config = replace(lockstep.preset(preset), structure=example.structure, **changes)
-    return lockstep.Machine(config, (*SHIPPED, example.instruction))
+    config = replace(lockstep.preset(preset), structure=example().structure, **changes)
+    return lockstep.Machine(config, (*SHIPPED, example().instruction))
 
 
 def rows(rng, shape: tuple[int, ...]) -> np.ndarray:
@@ -95,10 +101,10 @@ def test_what_is_between_may_be_a_result(rng):
 
 
 def test_a_row_may_be_too_long(rng):
-    machine, shape = machine_of(), (8, 4 * example.LONGEST + 1)
+    machine, shape = machine_of(), (8, 4 * example().LONGEST + 1)
     layers = build(machine, softmax_graph(shape))
     assert all(layer.operator.stream is None for layer in layers)
-    assert build(machine, softmax_graph((8, 4 * example.LONGEST)))[0].operator.stream
+    assert build(machine, softmax_graph((8, 4 * example().LONGEST)))[0].operator.stream
 
 
 def test_the_note_says_by_what():
@@ -107,8 +113,8 @@ def test_the_note_says_by_what():
 
 
 def test_fewer_cycles_decide():
-    slow = replace(example.instruction, computes=replace(
-        example.instruction.computes, cycles=lambda n: 100_000))
+    slow = replace(example().instruction, computes=replace(
+        example().instruction.computes, cycles=lambda n: 100_000))
     machine = lockstep.Machine(machine_of().config, (*SHIPPED, slow))
     assert all(layer.operator.stream is None for layer in build(machine, softmax_graph((8, 8))))
     # On the host where no other instructions compute so few rows.
@@ -122,11 +128,11 @@ def build(machine: lockstep.Machine, graph: Graph) -> list[MappedLayer]:
 
 def test_a_table_of_another_size_is_refused():
     def bind(elements, lanes, below, applied):
-        fields, powers = example.bound(elements, lanes, below, applied)
+        fields, powers = example().bound(elements, lanes, below, applied)
         return fields, powers[:96]
 
-    other = replace(example.instruction, computes=replace(
-        example.instruction.computes, bind=bind))
+    other = replace(example().instruction, computes=replace(
+        example().instruction.computes, bind=bind))
     machine = lockstep.Machine(machine_of().config, (*SHIPPED, other))
     with pytest.raises(LoweringError, match=re.escape(
             "softmax reads a power of two of entries of 32 elements from a table, at most 8; a "
@@ -136,11 +142,11 @@ def test_a_table_of_another_size_is_refused():
 
 def test_what_a_declaration_says_is_tried():
     def bind(elements, lanes, below, applied):
-        fields, powers = example.bound(elements, lanes, below, applied)
+        fields, powers = example().bound(elements, lanes, below, applied)
         return {**fields, "zp": fields["zp"] + 1}, powers
 
-    other = replace(example.instruction, computes=replace(
-        example.instruction.computes, bind=bind))
+    other = replace(example().instruction, computes=replace(
+        example().instruction.computes, bind=bind))
     machine = lockstep.Machine(machine_of().config, (*SHIPPED, other))
     with pytest.raises(LoweringError, match=(
             "^softmax does not compute qbelow_max and qsoftmax, as its declaration says: element "

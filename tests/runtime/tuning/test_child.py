@@ -116,7 +116,7 @@ from tests.support.sleeping_target import KIND, TASK
 child = Child(100, ["tests.support.sleepers"])
 child.run(Trial(KIND, TASK, "sleep 0").text)
 print(child.process, flush=True)
-child.run(Trial(KIND, TASK, "spin").text)
+child.run(Trial(KIND, TASK, "hang").text)
 """
 
 

@@ -16,10 +16,11 @@ from compiler.processes import _is_running
 from runtime.tuning import pool as pools
 from runtime.tuning.pool import PoolError, WorkerPool, device_of
 from runtime.tuning.trials import Trial
+from tests.support.extras import needs
 from tests.support.ports import family, hears, listening, reached
 from tests.support.sleeping_target import COUNTING, KIND, TASK
 
-pytest.importorskip("distributed", reason="the extra pool")
+pytestmark = needs("distributed", "the extra pool")
 
 ROOT = Path(__file__).parents[3]
 
@@ -179,7 +180,7 @@ from tests.support.sleeping_target import KIND, TASK
 if __name__ == "__main__":
     with WorkerPool(devices=(KIND,), measurers=1, builders=0, limit_seconds=100,
                     imports=["tests.support.sleepers"]) as pool:
-        results = pool.results(Trial(KIND, TASK, plan) for plan in ("sleep 0", "spin"))
+        results = pool.results(Trial(KIND, TASK, plan) for plan in ("sleep 0", "hang"))
         next(results)
         print(*pool.processes.values(), flush=True)
         next(results)

@@ -174,11 +174,12 @@ def test_streams_are_told_as_text() -> None:
         f"16 places: {short.count(found.program)} instructions, {len(short.own)} of their own\n"
         f"32 places: {long.count(found.program)} instructions, {len(long.own)} of their own\n"
         f"all places: {found.program.count} instructions\n\n")
+    names, parts = machine().names, [part.splitlines() for part in text.split("\n\n")]
     for prefix in (short, long):
-        words = [line.split()[1] for part in text.split("\n\n") for line in part.splitlines()
-                 if f", {prefix.places} places: " in part.splitlines()[0]
-                 and re.match(r" {4,}\d+ [a-z]", line)]
-        assert words == [machine().names[int(word[0])] for word in prefix.own.words]
+        words = [line.split()[1] for title, *lines in parts
+                 if f", {prefix.places} places: " in title
+                 for line in lines if re.match(r" {4,}\d+ [a-z]", line)]
+        assert words == [names[int(word[0])] for word in prefix.own.words]
 
 
 def test_a_form_that_cannot_be_lowered_is_told_and_the_next_one_serves_its_positions(
