@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SystolicArray:
-    """What an array is made of, and the cycles that follow.
+    """A systolic array: its elements, and the cycles that follow from them.
 
     Parameters
     ----------
@@ -138,5 +138,5 @@ class SystolicArray:
 
 
 def _triangle(count: int) -> int:
-    """0 + 1 + ... up to `count` of these."""
+    """The sum of the numbers below `count`."""
     return count * (count - 1) // 2
