@@ -115,7 +115,7 @@ class SystolicArray:
 
     @property
     def moving_bits(self) -> int:
-        """Those of them outside of products and of what adds up the products of a step."""
+        """Bits of registers outside of products and of what adds up the products of a step."""
         a, b, columns = self.batch * self.a.width, self.b.width, self.block_out
         if self.weights_stay:
             enter = (a + b) * _triangle(self.block_in)
