@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SystolicArray:
-    """What an array is made of, and the cycles that follow.
+    """A systolic array: its elements, and the cycles that follow from them.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class SystolicArray:
 
     @property
     def moving_bits(self) -> int:
-        """Those of them outside of products and of what adds up the products of a step."""
+        """Bits of registers outside of products and of what adds up the products of a step."""
         a, b, columns = self.batch * self.a.width, self.b.width, self.block_out
         if self.weights_stay:
             enter = (a + b) * _triangle(self.block_in)
@@ -138,5 +138,5 @@ class SystolicArray:
 
 
 def _triangle(count: int) -> int:
-    """0 + 1 + ... up to `count` of these."""
+    """The sum of the numbers below `count`."""
     return count * (count - 1) // 2

@@ -1,4 +1,4 @@
-"""What a systolic array can compute, of what gemm's instructions declare."""
+"""The rule for bodies of gemm that a systolic array computes."""
 
 from collections.abc import Iterator
 

@@ -27,7 +27,7 @@ class Iterations:
 
 
 class Feed:
-    """What an array of gemm takes, and what meets acc.
+    """An array of gemm, with what it takes and what then meets acc.
 
     Parameters
     ----------
