@@ -58,9 +58,9 @@ def entry_read(geometry: BufferGeometry) -> Signature:
 def chunk_write(config: AccelConfig, buffer: str) -> Signature:
     """Write port of a buffer as load sees it: an aligned chunk of `AccelConfig.written_bytes` with
     a byte mask."""
-    size, width = config.buffers[buffer].size_bytes, config.written_bytes(buffer)
-    return Signature({"addr": Out(range(size // width)), "data": Out(width * 8),
-                      "mask": Out(width)})
+    width = config.written_bytes(buffer)
+    chunks = config.rows_of(config.buffers[buffer], writes=False).chunks
+    return Signature({"addr": Out(range(chunks)), "data": Out(width * 8), "mask": Out(width)})
 
 
 def table_read(bits: int, ports: int) -> Signature:
