@@ -91,7 +91,7 @@ def memory_port(config: AccelConfig) -> Signature:
     (not `always_ready` in its signature: a constant cannot be a port in Verilog).
     """
     width = config.bus_bytes * 8
-    request = data.StructLayout({"addr": 32, "last": 5, "write": 1})
+    request = data.StructLayout({"addr": 32, "last": config.last_bits, "write": 1})
     return Signature({
         "request": Out(stream.Signature(request)),
         "wdata": Out(stream.Signature(data.StructLayout({"data": width,

@@ -217,6 +217,10 @@ class AccelConfig:
         wgt = self.structure.buffer(self.structure.roles.wgt)
         self._require("weight_bits", self.weight_bits == (8,) or wgt.packed,
                       f"[8] where buffer {wgt.name} is not packed")
+        entry, fewest = self.buffers[wgt.name].entry_bytes, min(self.weight_bits)
+        self._require("weight_bits", entry * fewest % 8 == 0,
+                      f"such that an entry of {wgt.name}, {entry} elements, has whole bytes in "
+                      f"memory, where addresses count bytes")
         for buffer in self.buffers.values():
             field, written = self.structure.buffer(buffer.name).size, (
                 self.written_bytes(buffer.name))
@@ -331,6 +335,16 @@ class AccelConfig:
         elements what that unpacks to."""
         packed = self.structure.buffer(buffer).packed
         return self.bus_bytes * (8 // min(self.weight_bits) if packed else 1)
+
+    @property
+    def burst_beats(self) -> int:
+        """Beats of the longest burst."""
+        return self.timing.burst_bytes // self.bus_bytes
+
+    @property
+    def last_bits(self) -> int:
+        """Bits of the beats of a burst, minus one, in a request at the memory port."""
+        return max(5, (self.burst_beats - 1).bit_length())
 
     @property
     def kept_beats(self) -> int:

@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from accel.hw.moving.arbiter import BURST, read_port
+from accel.hw.moving.arbiter import burst_layout, read_port
 from accel.hw.core.commands import handover
 from accel.hw.interface import INDEX_BITS
 from accel.hw.parts import follows
@@ -77,7 +77,8 @@ class Fetch(wiring.Component):
 
     def _prefetch(self, m: Module, beats: int, freed: Value):
         timing = self._machine.config.timing
-        m.submodules.requests = requests = relay(BURST, timing.relay_cycles)
+        m.submodules.requests = requests = relay(burst_layout(self._machine.config),
+                                                timing.relay_cycles)
         requested, request = Signal(INDEX_BITS), requests.i
         accepted = request.valid & request.ready
         _, _, full = tally(m, "ahead", timing.prefetch, accepted, freed)

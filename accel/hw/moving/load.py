@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from accel.hw.moving.arbiter import BLOCK_BITS, BURST, read_port
+from accel.hw.moving.arbiter import BLOCK_BITS, burst_layout, read_port
 from accel.hw.moving.beats import Beats, Overlap, fetched_layout
 from accel.hw.moving.dma import BASE_REGISTERS, Front, Stepper, connect_unit, rotate
 from accel.hw.interface import chunk_write, unit_signature
@@ -36,7 +36,7 @@ class Bursts(wiring.Component):
         self._run = fetched_layout(config)
         runs = stream.Signature(self._run)
         super().__init__({"i": In(runs), "o": Out(runs),
-                          "request": Out(stream.Signature(BURST)), "busy": Out(1)})
+                          "request": Out(stream.Signature(burst_layout(config))), "busy": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -109,7 +109,7 @@ class Load(wiring.Component):
         m.submodules.overlap = overlap = Overlap(config)
         m.submodules.incoming = incoming = relay(layout, timing.relay_cycles)
         m.submodules.bursts = bursts = Bursts(config)
-        m.submodules.requests = requests = relay(BURST, timing.relay_cycles)
+        m.submodules.requests = requests = relay(burst_layout(config), timing.relay_cycles)
         m.submodules.beats = beats = Beats(config, self.mem.rdata.payload.shape())
         m.submodules.runs = runs = Queue(layout, timing.bursts, timing.queue_cycles)
         members = dict(layout.members)
@@ -148,8 +148,10 @@ class Load(wiring.Component):
         """The registers before the rotation and at the write ports; whether they hold a step."""
         step, fire = stepper.o.p, Signal()
         width = self._config.bus_bytes * 8
-        padding = Cat(step.tag[name] for name in ("pad_value", "pad_high")
-                      if name in dict(step.tag.shape()))
+        pads = [step.tag[name] for name in ("pad_value", "pad_high")
+                if name in dict(step.tag.shape())]
+        padding = (Cat(pads).replicate(width // (8 * len(pads))) if width >= 8 * len(pads)
+                   else Mux(step.chunk[0], pads[1], pads[0]))       # a chunk is one byte
         valid, failed = Signal(), Signal()
         done = Signal.like(step, reset_less=True)
         beat = Signal(width, reset_less=True)
@@ -159,8 +161,7 @@ class Load(wiring.Component):
         with m.If(fire):
             m.d.sync += [
                 done.eq(step),
-                beat.eq(Mux(step.fill, padding.replicate(width // len(padding)),
-                            beats.data)),
+                beat.eq(Mux(step.fill, padding, beats.data)),
                 failed.eq(failed & ~completed | step.take & beats.error),
             ]
         with m.Elif(completed):

@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from accel.hw.moving.arbiter import BLOCK_BITS, BURST, write_port
+from accel.hw.moving.arbiter import BLOCK_BITS, burst_layout, write_port
 from accel.hw.moving.dma import BASE_REGISTERS, Front, Stepper, connect_unit, merge, rotate
 from accel.hw.interface import unit_signature
 from accel.hw.queue import Queue, tally
@@ -48,7 +48,7 @@ class BurstWriter(wiring.Component):
         beat, mem = self.beat, self.mem
         m.submodules.beats = beats = Queue(beat.wdata.shape(), self.depth, timing.queue_cycles)
         m.submodules.bursts = bursts = Queue(
-            data.StructLayout({"burst": BURST, "last": 1}), self.depth, timing.queue_cycles)
+            data.StructLayout({"burst": burst_layout(self._config), "last": 1}), self.depth, timing.queue_cycles)
         # For each request, whether it is the last of its instruction: there before its answer.
         m.submodules.answers = answers = Queue(1, timing.bursts, 2)
 

@@ -77,7 +77,7 @@ private:
     std::unique_ptr<VerilatedContext> own_ = std::make_unique<VerilatedContext>();
 };
 
-constexpr uint32_t ADDR_BITS = 32, LAST_BITS = 5;
+constexpr uint32_t ADDR_BITS = 32, LAST_BITS = LOCKSTEP_LAST_BITS;
 
 // The core with its memory, clocked together. In every cycle: settle(), transfer(), rise(); or,
 // where nothing watches the clock (waveforms do) and no time is to be lost, follow(), transfer(),

@@ -26,7 +26,7 @@ struct LockstepResult {
 namespace {
 
 constexpr unsigned BUS = LOCKSTEP_BUS_BYTES, WORDS = 9 * BUS / 64 + 2;
-constexpr uint32_t ADDR_BITS = 32, LAST_BITS = 5;
+constexpr uint32_t ADDR_BITS = 32, LAST_BITS = LOCKSTEP_LAST_BITS;
 
 #define SET(port, value) \
     do { uint64_t word = value; core_->set_##port(&word); } while (0)
