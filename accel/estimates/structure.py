@@ -89,7 +89,7 @@ def _plain(distributed: int = 0, **features: float) -> CorePart:
 def _memory_port(machine: Machine) -> dict[str, CorePart]:
     config, opcodes = machine.config, len(machine.declarations)
     bus, offset = 8 * config.bus_bytes, _log(config.bus_bytes)
-    depth = config.timing.prefetch * WORD_BYTES // config.bus_bytes
+    depth = config.timing.prefetch * max(1, WORD_BYTES // config.bus_bytes)
     return {
         "arbiter": _plain(), "arbiter.owners": _plain(distributed(6, config.timing.bursts)),
         "fetch": _plain(opcodes=opcodes, offset=offset),

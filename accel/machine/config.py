@@ -140,7 +140,7 @@ class AccelConfig:
                              "one has a copy", 2048)
     bus_bytes: int = limited(
         "width of the memory port", "bytes",
-        "shifters and masks of load and store, and ports of buffers", default=8, most=64,
+        "shifters and masks of load and store, and ports of buffers", default=8, most=128,
         is_power_of_two=True, why="the bits of an address are a beat, and a byte in it")
     queue_depth: int = limited(
         "commands that wait for each unit", "commands",
@@ -203,8 +203,9 @@ class AccelConfig:
             if field.type is int and (rule := limits.broken(getattr(self, field.name))):
                 self._require(field.name, False, rule, limits.why)
         rows, columns = self.vector_tile
-        self._require("vector_beats", self.vector_beats * rows * columns == self.lanes
-                      and (columns == self.block_out or rows == 1),
+        whole = self.vector_beats * rows * columns == self.lanes
+        self._require("vector_beats", whole and (columns == self.block_out or rows == 1
+                                                 and self.block_out % columns == 0),
                       f"a number of equal parts of the {self.batch} rows of {self.block_out} lanes "
                       f"of an entry", "a part is whole rows, or lanes of a row")
         for field, types in ELEMENTS.items():
@@ -338,8 +339,14 @@ class AccelConfig:
 
     @property
     def burst_beats(self) -> int:
-        """Beats of the longest burst."""
-        return self.timing.burst_bytes // self.bus_bytes
+        """Beats of the longest burst, which is `block_bytes` long."""
+        return self.block_bytes // self.bus_bytes
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes between boundaries that no burst crosses: those of the timing, or a beat where that
+        is longer."""
+        return max(self.timing.burst_bytes, self.bus_bytes)
 
     @property
     def last_bits(self) -> int:
@@ -348,10 +355,10 @@ class AccelConfig:
 
     @property
     def kept_beats(self) -> int:
-        """Beats of the bus that load can see again when it has used them: 64 bytes, but at most
-        eight. A run of no more beats shares them with the next one.
+        """Beats of the bus that load can see again when it has used them: 64 bytes, but at least
+        one and at most eight. A run of no more beats shares them with the next one.
         """
-        return min(8, 64 // self.bus_bytes)
+        return min(8, max(1, 64 // self.bus_bytes))
 
     @property
     def lanes(self) -> int:

@@ -10,10 +10,11 @@ from accel.hw.parts import delayed
 from accel.hw.queue import Queue
 from accel.machine.config import AccelConfig
 from accel.machine.structure import FETCH
-from accel.machine.timing import TIMING
 
-BLOCK_BITS = exact_log2(TIMING.burst_bytes)
-"""Bits of an address within a block; no burst crosses a boundary of blocks."""
+def block_bits(config: AccelConfig) -> int:
+    """Bits of an address within a block; no burst crosses a boundary of blocks."""
+    return exact_log2(config.block_bytes)
+
 
 
 def burst_layout(config: AccelConfig) -> data.StructLayout:
