@@ -67,6 +67,12 @@ class Rows:
         return self.chunk_bytes // self.slice_bytes
 
     @property
+    def piece_bytes(self) -> int:
+        """The largest part of which both a slice and an entry have a whole number: what a memory
+        of entries that are written is made of."""
+        return gcd(self.slice_bytes, self.entry_bytes)
+
+    @property
     def divides(self) -> bool:
         """True if the address of a chunk must be divided to find its row; else its bits say it."""
         return bool(self.slices & (self.slices - 1))

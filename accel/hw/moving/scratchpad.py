@@ -7,8 +7,6 @@ need be a multiple of the other (`accel.machine.rows`). Reads take `read_cycles`
 the tokens keep reader and writer apart.
 """
 
-from math import gcd
-
 from amaranth.hdl import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, Signature
@@ -187,7 +185,7 @@ class OutputScratchpad(wiring.Component):
         m = Module()
         rows, entry = self._rows, exact_log2(self._rows.entries)
         line, first = _place(rows, self.read.addr)
-        piece = gcd(rows.slice_bytes, rows.entry_bytes)     # whole ones are in a slice, an entry
+        piece = rows.piece_bytes
         per_entry, per_slice = rows.entry_bytes // piece, rows.slice_bytes // piece
         w_select = self.write.w_addr[:entry]
         row = []
