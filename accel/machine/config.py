@@ -202,6 +202,8 @@ class AccelConfig:
             limits = limits_of(field)
             if field.type is int and (rule := limits.broken(getattr(self, field.name))):
                 self._require(field.name, False, rule, limits.why)
+        self._require("vector_beats", self.vector_beats <= self.lanes,
+                      f"at most the {self.lanes} lanes of an entry")
         rows, columns = self.vector_tile
         whole = self.vector_beats * rows * columns == self.lanes
         self._require("vector_beats", whole and (columns == self.block_out or rows == 1

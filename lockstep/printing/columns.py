@@ -73,12 +73,6 @@ def _nothing(row: LayerRow) -> str:
     return ""
 
 
-def _array(row: LayerRow) -> str:
-    """The share of the array, and of what padding leaves of it where that is not all."""
-    bound = f" of {row.array_bound:.1%}" if 0 < row.array_bound < 1 else ""
-    return f"{row.utilization:.1%}{bound}" if row.macs else "-"
-
-
 LAYER_COLUMNS: Mapping[str, Column] = {
     "layer": Column("layer", attrgetter("name"), attrgetter("name"), words=True),
     "operator": Column("operator", attrgetter("op"), _nothing, words=True),
@@ -86,7 +80,7 @@ LAYER_COLUMNS: Mapping[str, Column] = {
     "ideal": _number("ideal", "ideal_cycles"),
     "known ideal": Column("ideal", lambda row: f"{row.ideal_cycles:,}" if row.ideal_cycles else "-",
                           lambda row: f"{row.ideal_cycles:,}"),
-    "array": Column("array", _array,
+    "array": Column("array", lambda row: f"{row.utilization:.1%}" if row.macs else "-",
                     lambda row: f"{row.utilization:.1%}"),
     "MACs": _number("MACs", "macs"),
     "bytes": _number("bytes", "dram_bytes"),

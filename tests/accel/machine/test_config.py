@@ -37,7 +37,7 @@ def test_a_type_is_a_string() -> None:
 
 
 @pytest.mark.parametrize(("field", "value", "rule"), [
-    ("stage_depth", 9, "from 1 to 8"),
+    ("stage_depth", 9, "from 1 to 8"), ("vector_beats", 8, "at most the 4 lanes of an entry"),
     ("operand", "int4", "int8, uint8, int16, uint16, float16 or bfloat16"),
     ("accumulator", "int64", "int32, float32, int16, int24, int40 or int48"),
     ("output", "bfloat16",
@@ -63,8 +63,6 @@ def test_an_impossible_value_is_refused(field: str, value, rule: str) -> None:
     ("queue_depth", (128,), "from 1 to 64", "places in a queue are counted modulo their number"),
     ("vector_beats", (3,), "a power of two", "the bits of an address are an entry, and a part of "
                                              "it"),
-    ("vector_beats", (8,), "a number of equal parts of the 1 rows of 4 lanes of an entry",
-     "a part is whole rows, or lanes of a row"),
 ])
 def test_what_stays_forbidden_has_a_reason(field: str, values, rule: str, why: str) -> None:
     for value in values:
