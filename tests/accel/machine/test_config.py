@@ -98,8 +98,8 @@ def test_dma_addresses_reach_16_mib() -> None:
     wide = replace(TINY, block_in=64, block_out=64, batch=16, inp_bytes=1 << 16,
                    wgt_bytes=1 << 16, res_bytes=1 << 16, acc_bytes=1 << 16, out_bytes=1 << 16,
                    par_bytes=1 << 16)
-    with pytest.raises(ConfigError, match=r"^acc_bytes must be at most 16 MiB \(byte addresses have "
-                                          r"24 bits\), not 33554432$"):
+    with pytest.raises(ConfigError, match=r"^acc_bytes must be at most 16 MiB \(byte addresses "
+                                          r"have 24 bits\), not 33554432$"):
         replace(wide, acc_bytes=1 << 25)
 
 
