@@ -102,8 +102,8 @@ def layer_rows(machine: Machine, program: AccelProgram, work: Sequence[Sequence[
         products = sum(layer.products for layer in group)
         ideal = max(products, -(-moves // machine.config.bus_bytes))
         rows.append(_row(machine, name, " + ".join(layer.node.op for layer in group), *interval,
-                         ideal_cycles=ideal, macs=sum(layer.macs for layer in group), products=products,
-                         dram_bytes=int(moved[begin:end].sum()),
+                         ideal_cycles=ideal, macs=sum(layer.macs for layer in group),
+                         products=products, dram_bytes=int(moved[begin:end].sum()),
                          bound_cycles=group_cycles(machine, group),
                          bound_bytes=sum(layer.bound.dram_bytes for layer in group
                                          if layer.bound),
@@ -124,8 +124,8 @@ def _intervals(program: AccelProgram, run: Run) -> list[tuple[int, Activities]]:
 
 
 def _row(machine: Machine, name: str, op: str, cycles: int, did: Activities, *,
-         ideal_cycles: int = 0, macs: int = 0, products: int = 0, dram_bytes: int = 0, bound_cycles: int = 0,
-         bound_bytes: int = 0, carrier: str = "") -> LayerRow:
+         ideal_cycles: int = 0, macs: int = 0, products: int = 0, dram_bytes: int = 0,
+         bound_cycles: int = 0, bound_bytes: int = 0, carrier: str = "") -> LayerRow:
     array = machine.config.macs_per_cycle
     return LayerRow(
         name=name, op=op, cycles=cycles, ideal_cycles=ideal_cycles, macs=macs,

@@ -169,7 +169,8 @@ def bank_place(address: Value, depth: int) -> tuple[Value, Value]:
     """The bank of an address in acc, which has so many entries in both, and its place there."""
     if depth & (depth - 1):
         second = address >= depth // 2
-        return second, (address - Mux(second, depth // 2, 0))[:max((depth // 2 - 1).bit_length(), 1)]
+        place = address - Mux(second, depth // 2, 0)
+        return second, place[:(depth // 2 - 1).bit_length()]
     top = exact_log2(depth) - 1
     return address[top], address[:top]
 

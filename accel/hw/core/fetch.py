@@ -20,8 +20,9 @@ class Fetch(wiring.Component):
     The first request is offered in the second cycle of `run`; up to `prefetch` words are on the
     way, and there is always room for them. A word is assembled in the queues (`handover`), and
     offered to its own three cycles after its last beat came, at best one every
-    WORD_BYTES / bus_bytes + 1 cycles, two where a beat has several words; its opcode is decoded meanwhile. FINISH starts in its first
-    cycle here and retires in a later one, the first after `quiet` was set.
+    WORD_BYTES / bus_bytes + 1 cycles, two where a beat has several words; its opcode is decoded
+    meanwhile. FINISH starts in its first cycle here and retires in a later one, the first after
+    `quiet` was set.
 
     Errors, for the instruction at hand: an unknown opcode; a word that came with a bus error;
     FINISH with tokens left. The error is a pulse; nothing is handed on after it: fetch stays

@@ -25,7 +25,8 @@ def burst_layout(config: AccelConfig) -> data.StructLayout:
 def read_port(config: AccelConfig) -> Signature:
     """Read port of a unit. The unit accepts its beats without waiting for any other."""
     memory = memory_port(config).members
-    return Signature({"request": Out(stream.Signature(burst_layout(config))), "rdata": memory["rdata"]})
+    return Signature({"request": Out(stream.Signature(burst_layout(config))),
+                      "rdata": memory["rdata"]})
 
 
 def write_port(config: AccelConfig) -> Signature:
@@ -33,7 +34,8 @@ def write_port(config: AccelConfig) -> Signature:
     ready for `ack`.
     """
     memory = memory_port(config).members
-    return Signature({"request": Out(stream.Signature(burst_layout(config))), "wdata": memory["wdata"],
+    return Signature({"request": Out(stream.Signature(burst_layout(config))),
+                      "wdata": memory["wdata"],
                       "ack": memory["ack"]})
 
 

@@ -48,7 +48,8 @@ class BurstWriter(wiring.Component):
         beat, mem = self.beat, self.mem
         m.submodules.beats = beats = Queue(beat.wdata.shape(), self.depth, timing.queue_cycles)
         m.submodules.bursts = bursts = Queue(
-            data.StructLayout({"burst": burst_layout(self._config), "last": 1}), self.depth, timing.queue_cycles)
+            data.StructLayout({"burst": burst_layout(self._config), "last": 1}), self.depth,
+            timing.queue_cycles)
         # For each request, whether it is the last of its instruction: there before its answer.
         m.submodules.answers = answers = Queue(1, timing.bursts, 2)
 
