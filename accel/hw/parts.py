@@ -289,8 +289,8 @@ def delayed(m: Module, value, cycles: int, name: str, reset_less: bool = False):
 
 def divided(value: Value, divisor: int) -> tuple[Value, Value]:
     """Quotient and remainder of a number by a constant, combinational: bits of the number where
-    that is a power of two, else by a product with its reciprocal (Granlund and Montgomery, "Division
-    by Invariant Integers using Multiplication")."""
+    that is a power of two, else by a product with its reciprocal (Granlund and Montgomery,
+    "Division by Invariant Integers using Multiplication")."""
     low = (divisor & -divisor).bit_length() - 1
     odd, top = divisor >> low, value[low:]
     if odd == 1:

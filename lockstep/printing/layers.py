@@ -38,7 +38,8 @@ def show(figures: Mapping[str, Any], verbose: bool = False, bounds: bool = False
     if bounds and figures["cycles"] and figures["bound_cycles"]:
         say(f"at least {figures['bound_cycles']:,} cycles whatever the tilings: a better mapping "
             f"saves {1 - figures['bound_cycles'] / figures['cycles']:.1%} at most")
-    for line in (*_padding(figures["layers"]), *_division(figures, verbose), *_layout(figures), *reason_lines(figures, verbose)):
+    for line in (*_padding(figures["layers"]), *_division(figures, verbose), *_layout(figures),
+                 *reason_lines(figures, verbose)):
         say(line)
     for output in figures["outputs"]:
         say(f"output {output['name']} {output['dtype']}{output['shape']} "

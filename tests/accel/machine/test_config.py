@@ -69,7 +69,8 @@ def test_what_stays_forbidden_has_a_reason(field: str, values, rule: str, why: s
         refused(f"{field} must be {rule}, not {value}: {why}", **{field: value})
 
 
-@pytest.mark.parametrize(("batch", "block_out", "beats"), [(3, 4, 2), (3, 4, 4), (2, 3, 4), (1, 5, 2)])
+@pytest.mark.parametrize(("batch", "block_out", "beats"), [
+    (3, 4, 2), (3, 4, 4), (2, 3, 4), (1, 5, 2)])
 def test_parts_that_are_no_rows_or_lanes_of_one_are_refused(batch, block_out, beats) -> None:
     refused(f"vector_beats must be a number of equal parts of the {batch} rows of {block_out} "
             f"lanes of an entry, not {beats}: a part is whole rows, or lanes of a row",
@@ -77,8 +78,8 @@ def test_parts_that_are_no_rows_or_lanes_of_one_are_refused(batch, block_out, be
 
 
 def test_packed_weights_of_an_entry_are_whole_bytes() -> None:
-    refused("weight_bits must be such that an entry of wgt, 15 elements, has whole bytes in memory, "
-            "where addresses count bytes, not (8, 4)", block_in=3, block_out=5, weight_bits=(8, 4))
+    refused("weight_bits must be such that an entry of wgt, 15 elements, has whole bytes in "
+            "memory, where addresses count bytes, not (8, 4)", block_in=3, block_out=5, weight_bits=(8, 4))
 
 
 def test_a_buffer_has_the_whole_entries_that_fit() -> None:
