@@ -99,18 +99,15 @@ def buffer_blocks(machine: Machine, instantiated: bool = False) -> dict[str, int
         return blocks(width, rows) if rows <= _DEEPEST else 0
 
     def loaded(copy: BufferCopy) -> int:
-        chunk_bytes, geometry = config.written_bytes(copy.buffer), copy.seen
-        row_bytes = max(chunk_bytes, geometry.entry_bytes)
-        each, used = _read(machine, copy)
-        chunk_bits = 8 * chunk_bytes
-        return copy.ports * sum(count(chunk_bits, geometry.size_bytes // row_bytes, [
-            bit for bit in range(chunk_bits) if (chunk_bits * chunk + bit) % each in used])
-            for chunk in range(row_bytes // chunk_bytes))
+        rows, (each, used) = config.rows_of(copy.seen, writes=False), _read(machine, copy)
+        width = 8 * rows.slice_bytes
+        return copy.ports * sum(count(width, rows.count, [
+            bit for bit in range(width) if (width * part + bit) % each in used])
+            for part in range(rows.slices))
 
     def stored(copy: BufferCopy) -> int:
-        row_bytes = max(config.bus_bytes, copy.seen.entry_bytes)
-        slice_bytes = min(config.bus_bytes, copy.seen.entry_bytes)
-        return row_bytes // slice_bytes * count(8 * slice_bytes, copy.seen.size_bytes // row_bytes)
+        rows = config.rows_of(copy.seen, writes=True)
+        return rows.row_bytes // rows.piece_bytes * count(8 * rows.piece_bytes, rows.count)
 
     counts = {copy.part: (stored if copy.like == "out" else loaded)(copy)
               for copy in buffer_copies(machine)}

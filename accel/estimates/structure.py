@@ -90,7 +90,7 @@ def _plain(distributed: int = 0, **features: float) -> CorePart:
 def _memory_port(machine: Machine) -> dict[str, CorePart]:
     config, opcodes = machine.config, len(machine.declarations)
     bus, offset = 8 * config.bus_bytes, _log(config.bus_bytes)
-    depth = config.timing.prefetch * WORD_BYTES // config.bus_bytes
+    depth = config.timing.prefetch * max(1, WORD_BYTES // config.bus_bytes)
     return {
         "arbiter": _plain(), "arbiter.owners": _plain(distributed(6, config.timing.bursts)),
         "fetch": _plain(opcodes=opcodes, offset=offset),
@@ -264,17 +264,15 @@ def _buffers(machine: Machine) -> dict[str, CorePart]:
 
 def _copy(config: AccelConfig, copy: BufferCopy, rams: int) -> CorePart:
     """A copy of a buffer: the bits between which its reads select, and its writes."""
-    written = config.written_bytes(copy.buffer)
-    read = copy.seen.entry_bytes
+    rows = config.rows_of(copy.seen, writes=copy.like == "out")
     if copy.like == "out":
-        written, read = read, config.bus_bytes
-    if copy.like == "tab":
-        read = 1
-    row = max(written, read)
-    chosen = 8 * read * (row // read - 1) * copy.ports
-    masks = (row // written if copy.like == "out" else row) * (row > written) * copy.ports
-    return CorePart({"chosen": chosen, "masks": masks, "one": 1.0},
-                    {"select": copy.ports * 2 * _log(row // read)}, block_rams=rams,
+        places, masks = rows.slices, rows.entries * (rows.entries > 1)
+        chosen = rows.chunk_bytes * (places - 1)
+    else:
+        places, masks = rows.entries, rows.row_bytes * (rows.slices > 1)
+        chosen = rows.entry_bytes * (places - 1) + rows.row_bytes * (rows.chunk_slices - 1)
+    return CorePart({"chosen": 8 * chosen * copy.ports, "masks": masks * copy.ports, "one": 1.0},
+                    {"select": copy.ports * 2 * _log(places)}, block_rams=rams,
                     like="" if copy.part == copy.like else copy.like)
 
 

@@ -105,7 +105,7 @@ class _LayerCounter:
         self._result: dict[str, np.ndarray] = {}
 
     def counts(self) -> dict[str, np.ndarray]:
-        beats = isa.WORD_BYTES // self._machine.config.bus_bytes
+        beats = max(1, isa.WORD_BYTES // self._machine.config.bus_bytes)
         one = np.ones(len(self._words), np.int64)
         self._add("fetch.words", one)
         self._add("dram.read", beats * one + self._of["beats"] * self._named("load"))

@@ -30,7 +30,8 @@ class LayerRow:
     name, op : of the layer; of several those of the first node, and all operators.
     cycles : the interval of the layer. ideal_cycles, bound_cycles : the least by work and bytes,
         and whatever the tiling; 0 where they are not known.
-    macs : useful products; utilization : their share of what the array could do.
+    macs : useful products; utilization : their share of what the array could do. array_bound : the
+        most that it may be, as blocks are padded; 0 where there are no products.
     dram_bytes : that load and store move; bound_bytes : the least, whatever the tiling.
     carrier : the unit that explains the time; "" where there is none.
     busy, stalls : cycles of each unit, of stalls for each cause; empty without a timeline.
@@ -43,6 +44,7 @@ class LayerRow:
     ideal_cycles: int = 0
     macs: int = 0
     utilization: float = 0.0
+    array_bound: float = 0.0
     dram_bytes: int = 0
     bound_cycles: int = 0
     bound_bytes: int = 0
@@ -54,7 +56,7 @@ class LayerRow:
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> "LayerRow":
         """The row of a report's JSON; further keys do not matter."""
-        return cls(**{name: plain[name] for name in _NAMES})
+        return cls(**{name: plain[name] for name in _NAMES if name in plain})
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -97,10 +99,11 @@ def layer_rows(machine: Machine, program: AccelProgram, work: Sequence[Sequence[
         again, before = group[0].node is before, group[0].node
         moves = sum(layer.input_bytes + layer.other_bytes for layer in group)
         moves -= group[0].input_bytes if again else 0       # another part of the node before
-        ideal = max(sum(layer.products for layer in group), -(-moves // machine.config.bus_bytes))
+        products = sum(layer.products for layer in group)
+        ideal = max(products, -(-moves // machine.config.bus_bytes))
         rows.append(_row(machine, name, " + ".join(layer.node.op for layer in group), *interval,
                          ideal_cycles=ideal, macs=sum(layer.macs for layer in group),
-                         dram_bytes=int(moved[begin:end].sum()),
+                         products=products, dram_bytes=int(moved[begin:end].sum()),
                          bound_cycles=group_cycles(machine, group),
                          bound_bytes=sum(layer.bound.dram_bytes for layer in group
                                          if layer.bound),
@@ -121,11 +124,13 @@ def _intervals(program: AccelProgram, run: Run) -> list[tuple[int, Activities]]:
 
 
 def _row(machine: Machine, name: str, op: str, cycles: int, did: Activities, *,
-         ideal_cycles: int = 0, macs: int = 0, dram_bytes: int = 0, bound_cycles: int = 0,
-         bound_bytes: int = 0, carrier: str = "") -> LayerRow:
+         ideal_cycles: int = 0, macs: int = 0, products: int = 0, dram_bytes: int = 0,
+         bound_cycles: int = 0, bound_bytes: int = 0, carrier: str = "") -> LayerRow:
+    array = machine.config.macs_per_cycle
     return LayerRow(
         name=name, op=op, cycles=cycles, ideal_cycles=ideal_cycles, macs=macs,
-        utilization=_ratio(macs, cycles * machine.config.macs_per_cycle), dram_bytes=dram_bytes,
+        utilization=_ratio(macs, cycles * array),
+        array_bound=min(1.0, _ratio(macs, products * array)), dram_bytes=dram_bytes,
         bound_cycles=bound_cycles, bound_bytes=bound_bytes, carrier=carrier,
         busy={unit: activity["busy"] for unit, activity in did.items()},
         stalls={unit: {cause: cycles for cause, cycles in activity.items() if cause != "busy"}

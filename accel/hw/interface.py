@@ -58,9 +58,9 @@ def entry_read(geometry: BufferGeometry) -> Signature:
 def chunk_write(config: AccelConfig, buffer: str) -> Signature:
     """Write port of a buffer as load sees it: an aligned chunk of `AccelConfig.written_bytes` with
     a byte mask."""
-    size, width = config.buffers[buffer].size_bytes, config.written_bytes(buffer)
-    return Signature({"addr": Out(range(size // width)), "data": Out(width * 8),
-                      "mask": Out(width)})
+    width = config.written_bytes(buffer)
+    chunks = config.rows_of(config.buffers[buffer], writes=False).chunks
+    return Signature({"addr": Out(range(chunks)), "data": Out(width * 8), "mask": Out(width)})
 
 
 def table_read(bits: int, ports: int) -> Signature:
@@ -91,7 +91,7 @@ def memory_port(config: AccelConfig) -> Signature:
     (not `always_ready` in its signature: a constant cannot be a port in Verilog).
     """
     width = config.bus_bytes * 8
-    request = data.StructLayout({"addr": 32, "last": 5, "write": 1})
+    request = data.StructLayout({"addr": 32, "last": config.last_bits, "write": 1})
     return Signature({
         "request": Out(stream.Signature(request)),
         "wdata": Out(stream.Signature(data.StructLayout({"data": width,

@@ -155,13 +155,24 @@ def pass_through(m: Module, unit: wiring.Component, issue: Issue, acc=None):
 
 
 def outside(address: Value, depth: int) -> Value:
-    """High if an entry address is outside a buffer; `depth` is a power of two."""
-    return address[exact_log2(depth):].any()
+    """High if an address is outside a buffer of so many entries, or bytes."""
+    return address >= depth if depth & (depth - 1) else address[exact_log2(depth):].any()
 
 
 def wrong_bank(address: Value, depth: int, banks: Value) -> Value:
     """High if an address in acc is in a bank that `banks` does not name."""
-    return ~banks.bit_select(address[exact_log2(depth) - 1], 1)
+    second, _ = bank_place(address, depth)
+    return ~banks.bit_select(second, 1)
+
+
+def bank_place(address: Value, depth: int) -> tuple[Value, Value]:
+    """The bank of an address in acc, which has so many entries in both, and its place there."""
+    if depth & (depth - 1):
+        second = address >= depth // 2
+        place = address - Mux(second, depth // 2, 0)
+        return second, place[:(depth // 2 - 1).bit_length()]
+    top = exact_log2(depth) - 1
+    return address[top], address[:top]
 
 
 def report(m: Module, unit: wiring.Component, *, moves: Value, index: Value, illegal: Value,

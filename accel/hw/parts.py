@@ -285,3 +285,17 @@ def trail(m: Module, value, cycles: int, name: str, reset_less: bool = False) ->
 def delayed(m: Module, value, cycles: int, name: str, reset_less: bool = False):
     """The value, or view, as it was so many cycles ago (`trail`)."""
     return trail(m, value, cycles, name, reset_less)[-1]
+
+
+def divided(value: Value, divisor: int) -> tuple[Value, Value]:
+    """Quotient and remainder of a number by a constant, combinational: bits of the number where
+    that is a power of two, else by a product with its reciprocal (Granlund and Montgomery,
+    "Division by Invariant Integers using Multiplication")."""
+    low = (divisor & -divisor).bit_length() - 1
+    odd, top = divisor >> low, value[low:]
+    if odd == 1:
+        return top, value[:low]
+    bits = len(top) + (odd - 1).bit_length()
+    quotient = (top * Const(-(-(1 << bits) // odd)))[bits:]
+    rest = (top - quotient * Const(odd))[:(odd - 1).bit_length()]
+    return quotient, Cat(value[:low], rest)

@@ -9,13 +9,14 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from dataclasses import field as declared
-from math import prod
+from math import lcm, prod
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
 from accel.machine.dram import DRAM, Dram, DramError
 from accel.machine.limits import FieldLimits, limited, limits_of
+from accel.machine.rows import Rows
 from accel.machine.structure import SHIPPED_STRUCTURE, Structure, StructureError, Unit, UnitKind
 from accel.machine.timing import TIMING, CoreTiming, TimingError
 from compiler.errors import Error
@@ -93,9 +94,12 @@ def one_of(types: Sequence[str]) -> str:
 
 
 def _buffer(what: str, costs: str = "block RAM", default: Any = MISSING) -> Any:
-    return limited(f"size of {what}", "bytes", costs, default=default, is_power_of_two=True,
-                   rule="at least 4 entries and two beats of the bus, at most 65536 entries and "
-                        "16 MiB")
+    return limited(f"size of {what}; as many whole entries as fit count", "bytes", costs,
+                   default=default, rule="at least 4 entries and two beats of the bus, at most "
+                                         "65536 entries and 16 MiB")
+
+
+_TESTED = "none that are larger have been compared with the RTL"
 
 
 def _element(name: str) -> Any:
@@ -121,15 +125,15 @@ class AccelConfig:
     batch: int = limited(
         "rows of a block product, which share its weights", "rows",
         "multipliers, and lanes of vector; entries of inp, res, acc and out widen with it",
-        most=16, is_power_of_two=True)
+        most=16, why=_TESTED)
     block_in: int = limited(
         "input channels of a block product", "channels",
         "multipliers, and levels of adders behind them; entries of inp and wgt widen with it",
-        least=2, most=64, is_power_of_two=True)
+        most=256, why=_TESTED)
     block_out: int = limited(
         "output channels of a block product", "channels",
         "multipliers, and lanes of vector; entries of wgt, res, par, acc and out widen with it",
-        least=2, most=64, is_power_of_two=True)
+        most=256, why=_TESTED)
     inp_bytes: int = _buffer("inp, which holds the activations that gemm reads")
     wgt_bytes: int = _buffer("wgt, which holds the weights that gemm reads")
     res_bytes: int = _buffer("res, which holds the tensors that vector reads")
@@ -142,16 +146,18 @@ class AccelConfig:
                              "one has a copy", 2048)
     bus_bytes: int = limited(
         "width of the memory port", "bytes",
-        "shifters and masks of load and store, and ports of buffers", default=8, least=4, most=64,
-        is_power_of_two=True)
+        "shifters and masks of load and store, and ports of buffers", default=8, most=128,
+        is_power_of_two=True, why="the bits of an address are a beat, and a byte in it")
     queue_depth: int = limited(
         "commands that wait for each unit", "commands",
         "memory for as many words of 64 bytes in each queue", default=8, most=64,
-        is_power_of_two=True)
+        is_power_of_two=True, why="places in a queue are counted modulo their number")
     vector_beats: int = limited(
         "cycles that vector takes for an entry", "cycles",
         "time of vector; its datapath has that many times fewer lanes", default=1,
-        is_power_of_two=True, rule="at most the lanes of an entry, batch x block_out")
+        is_power_of_two=True, rule="such that an entry has so many equal parts of whole rows, or "
+                                   "of lanes of a row",
+        why="the bits of an address are an entry, and a part of it")
     stage_depth: int = limited(
         "adder levels, or the like, between two pipeline registers of a datapath", "levels",
         "clock; fewer levels cost registers and cycles of latency", default=2, most=8)
@@ -205,10 +211,17 @@ class AccelConfig:
             isinstance(name, str) for name in self.records), "a list of names")
         object.__setattr__(self, "records", tuple(self.records))
         for field in fields(self):
-            if field.type is int and (rule := limits_of(field).broken(getattr(self, field.name))):
-                self._require(field.name, False, rule)
+            limits = limits_of(field)
+            if field.type is int and (rule := limits.broken(getattr(self, field.name))):
+                self._require(field.name, False, rule, limits.why)
         self._require("vector_beats", self.vector_beats <= self.lanes,
                       f"at most the {self.lanes} lanes of an entry")
+        rows, columns = self.vector_tile
+        whole = self.vector_beats * rows * columns == self.lanes
+        self._require("vector_beats", whole and (columns == self.block_out or rows == 1
+                                                 and self.block_out % columns == 0),
+                      f"a number of equal parts of the {self.batch} rows of {self.block_out} lanes "
+                      f"of an entry", "a part is whole rows, or lanes of a row")
         for field, types in (*ELEMENTS.items(), ("dataflow", DATAFLOWS)):
             self._require(field, getattr(self, field) in types, one_of(types))
         self._require("output", (self.output == "bfloat16") == (self.accumulator == "float32"),
@@ -219,15 +232,21 @@ class AccelConfig:
         wgt = self.structure.buffer(self.structure.roles.wgt)
         self._require("weight_bits", self.weight_bits == (8,) or wgt.packed,
                       f"[8] where buffer {wgt.name} is not packed")
+        entry, fewest = self.buffers[wgt.name].entry_bytes, min(self.weight_bits)
+        self._require("weight_bits", entry * fewest % 8 == 0,
+                      f"such that an entry of {wgt.name}, {entry} elements, has whole bytes in "
+                      f"memory, where addresses count bytes")
         for buffer in self.buffers.values():
             field, written = self.structure.buffer(buffer.name).size, (
                 self.written_bytes(buffer.name))
             for holds, rule in (
-                    (buffer.depth >= 4, f"at least 4 entries of {buffer.entry_bytes} bytes"),
-                    (buffer.size_bytes >= 2 * written, f"at least two beats of {written} bytes"),
+                    (buffer.depth >= 4, f"at least 4 entries of {buffer.entry_bytes} bytes (of "
+                                        f"which half are in use while half are filled)"),
+                    (buffer.size_bytes >= 2 * written, f"at least two beats of {written} bytes (of "
+                                                       f"which a row of its memory has one)"),
                     (buffer.depth <= 1 << 16, f"at most 65536 entries of {buffer.entry_bytes} "
                                               f"bytes (entry addresses have 16 bits)"),
-                    (buffer.size_bytes <= 1 << 24, "at most 16 MiB")):
+                    (buffer.size_bytes <= 1 << 24, "at most 16 MiB (byte addresses have 24 bits)")):
                 if isinstance(field, str):
                     self._require(field, holds, rule)
                 elif not holds:
@@ -255,9 +274,9 @@ class AccelConfig:
         sizes = [buffer.size for buffer in SHIPPED_STRUCTURE.buffers]
         for buffer in structure.buffers:
             size = buffer.size
-            if size not in sizes and (type(size) is not int or size < 1 or size & (size - 1)):
+            if size not in sizes and (type(size) is not int or size < 1):
                 raise ConfigError(f"Size of buffer {buffer.name} must be one of "
-                                  f"{', '.join(map(str, sizes))}, or a power of two of bytes, not "
+                                  f"{', '.join(map(str, sizes))}, or a number of bytes, not "
                                   f"{size!r}")
         object.__setattr__(self, "structure", structure)
 
@@ -281,9 +300,10 @@ class AccelConfig:
             raise ConfigError(str(error)) from None
         object.__setattr__(self, "timing", timing)
 
-    def _require(self, field: str, holds: bool, rule: str):
+    def _require(self, field: str, holds: bool, rule: str, why: str = ""):
         if not holds:
-            raise ConfigError(f"{field} must be {rule}, not {getattr(self, field)!r}")
+            reason = f": {why}" if why else ""
+            raise ConfigError(f"{field} must be {rule}, not {getattr(self, field)!r}{reason}")
 
     @cached_property
     def tiles(self) -> dict[str, tuple[tuple[int, ...], str]]:
@@ -308,15 +328,22 @@ class AccelConfig:
         """Geometry of each buffer, by name, in the order of codes."""
         result = {}
         for name, (shape, dtype) in self.tiles.items():
-            size = prod(shape) * element_bytes(dtype)
-            result[name] = BufferGeometry(name, size, self.bytes_of(name) // size,
-                                          prod(shape) * _unused_bits(dtype))
+            size, banks = prod(shape) * element_bytes(dtype), self.structure.buffer(name).banks
+            result[name] = BufferGeometry(
+                name, size, self.bytes_of(name) // (banks * size) * banks,
+                prod(shape) * _unused_bits(dtype))
         return result
 
     def bytes_of(self, buffer: str) -> int:
-        """The bytes of a buffer: a field of the geometry, or the record's own number."""
+        """The bytes that a buffer was given: a field of the geometry, or the record's own number.
+        """
         size = self.structure.buffer(buffer).size
         return size if isinstance(size, int) else getattr(self, size)
+
+    def rows_of(self, seen: BufferGeometry, writes: bool) -> Rows:
+        """The rows of a buffer that a unit which computes sees so; whether that writes it."""
+        chunk = self.bus_bytes if writes else self.written_bytes(seen.name)
+        return Rows(chunk, seen.entry_bytes, seen.depth)
 
     def written_bytes(self, buffer: str) -> int:
         """Bytes that load writes to a buffer in a cycle, at most: a beat of the bus, of packed
@@ -325,11 +352,27 @@ class AccelConfig:
         return self.bus_bytes * (8 // min(self.weight_bits) if packed else 1)
 
     @property
+    def burst_beats(self) -> int:
+        """Beats of the longest burst, which is `block_bytes` long."""
+        return self.block_bytes // self.bus_bytes
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes between boundaries that no burst crosses: those of the timing, or a beat where that
+        is longer."""
+        return max(self.timing.burst_bytes, self.bus_bytes)
+
+    @property
+    def last_bits(self) -> int:
+        """Bits of the beats of a burst, minus one, in a request at the memory port."""
+        return max(5, (self.burst_beats - 1).bit_length())
+
+    @property
     def kept_beats(self) -> int:
-        """Beats of the bus that load can see again when it has used them: 64 bytes, but at most
-        eight. A run of no more beats shares them with the next one.
+        """Beats of the bus that load can see again when it has used them: 64 bytes, but at least
+        one and at most eight. A run of no more beats shares them with the next one.
         """
-        return min(8, 64 // self.bus_bytes)
+        return min(8, max(1, 64 // self.bus_bytes))
 
     @property
     def lanes(self) -> int:
@@ -372,13 +415,13 @@ class AccelConfig:
 
     @property
     def bank_depth(self) -> int:
-        """Entries in one of the two banks of acc; the top address bit selects the bank."""
+        """Entries in one of the two banks of acc, the second of which follows the first."""
         return self.buffers[self.structure.roles.acc].depth // 2
 
     @property
     def channel_block(self) -> int:
         """Channels of activations in DRAM are padded to a multiple of this."""
-        return max(self.block_in, self.block_out)     # powers of two: the least common multiple
+        return lcm(self.block_in, self.block_out)
 
     def geometry(self) -> dict[str, Any]:
         """Every field that the machine hash covers: all but `NOT_HASHED` and what `LEFT_OUT` says.

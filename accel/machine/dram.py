@@ -120,7 +120,10 @@ class Dram:
                 if (value := getattr(self, field.name)) != field.default}
 
     def require_bus(self, bus_bytes: int, name: str) -> None:
-        """Refuses a rate above the width of the bus of the machine `name`."""
+        """Refuses a rate above the width of the bus of the machine `name`, and an origin within a
+        beat of it."""
+        self._require("origin", self.origin % bus_bytes == 0,
+                      f"a multiple of the {bus_bytes} bytes of the bus of {name}")
         self._require("bytes_per_cycle", self.bytes_per_cycle is None
                       or self.bytes_per_cycle <= bus_bytes,
                       f"at most the {bus_bytes} bytes of the bus of {name}")

@@ -19,6 +19,7 @@ class FieldLimits:
     least, most : of its numbers; None: nothing but the other rules limits it.
     is_power_of_two : its numbers are powers of two.
     rule : what else it must be; the constructor checks that.
+    why : the reason for its limits, which refusals tell.
     """
 
     meaning: str
@@ -28,6 +29,7 @@ class FieldLimits:
     most: int | None = None
     is_power_of_two: bool = False
     rule: str = ""
+    why: str = ""
 
     def broken(self, value: int) -> str:
         """The first rule that a number breaks, in the words of a refusal; "" for none."""

@@ -199,8 +199,9 @@ class AccelProgram:
     @property
     def memory_bytes(self) -> int:
         """Size of the whole memory image."""
-        last = isa.BASES[-1]
-        return self.bases[last] + -(-self.segment_sizes[last] // ALIGNMENT) * ALIGNMENT
+        last, bus = isa.BASES[-1], self.machine.geometry.get("bus_bytes", 1) if self.machine else 1
+        grain = max(ALIGNMENT, bus)         # the last beat is not beyond it
+        return -(-(self.bases[last] + self.segment_sizes[last]) // grain) * grain
 
     def image(self, inputs: Mapping[str, np.ndarray] | None = None) -> np.ndarray:
         """The memory image before the start: program, weights, and the given inputs (uint8).

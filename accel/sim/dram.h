@@ -67,7 +67,7 @@ struct DramTaken {
     uint32_t addr, beats;           // of the request
     bool write;
     const uint8_t *data;            // of wdata: bus_bytes bytes
-    uint64_t mask;                  // bit i: byte i is written
+    uint64_t mask[2];               // bit i: byte i is written
     uint32_t owner = 0;             // whom rows that the request opens are counted for
 };
 
@@ -222,7 +222,8 @@ private:
 
     void accept(uint64_t now, const DramTaken &taken) {
         uint64_t bytes = uint64_t(taken.beats) * timing_.bus_bytes;
-        violated_ |= taken.addr & timing_.bus_bytes - 1 || taken.addr % 64 + bytes > 64;
+        uint32_t block = std::max<uint32_t>(64, timing_.bus_bytes);
+        violated_ |= taken.addr & timing_.bus_bytes - 1 || taken.addr % block + bytes > block;
         uint32_t addr = taken.addr - timing_.origin;
         bool error = addr + bytes > size_;
         request_free_ = now + 1 + gap(1, requests_++);
@@ -350,9 +351,9 @@ private:
         acks_.push({due, error});
     }
 
-    void write(uint64_t addr, const uint8_t *data, uint64_t mask) {
-        for (uint32_t i = 0; mask && i < timing_.bus_bytes; i++)
-            if (mask >> i & 1) memory_[addr + i] = data[i];
+    void write(uint64_t addr, const uint8_t *data, const uint64_t *mask) {
+        for (uint32_t i = 0; memory_ && i < timing_.bus_bytes; i++)
+            if (mask[i / 64] >> i % 64 & 1) memory_[addr + i] = data[i];
     }
 
     // Half of all gaps are none; the others have 1 to 8 cycles, one in 32 of all up to 64.

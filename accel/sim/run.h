@@ -35,7 +35,7 @@ struct RunResult {
 
 // Adds the payload of a request to what the memory sees of a cycle.
 inline void add_request(DramTaken &taken, uint64_t payload) {
-    constexpr unsigned ADDR_BITS = 32, LAST_BITS = 5;
+    constexpr unsigned ADDR_BITS = 32, LAST_BITS = LOCKSTEP_LAST_BITS;
     taken.request = true;
     taken.addr = uint32_t(payload);
     taken.beats = uint32_t(payload >> ADDR_BITS & (1 << LAST_BITS) - 1) + 1;

@@ -20,9 +20,6 @@ PAGE_BITS = 12          # of an address within 4 KiB
 INCR = 1
 BUFFERABLE_MODIFIABLE = 0b0011      # normal memory, uncached: the interconnect may merge bursts
 
-_BURST = data.StructLayout({"last": 5, "split": 1})
-"""Beats − 1 of a burst, and whether another one of the same request follows."""
-
 
 def axi4_port(bus_bytes: int) -> Signature:
     """The five channels as a master sees them, under the names of the specification."""
@@ -57,11 +54,13 @@ class Axi4Master(wiring.Component):
 
     def __init__(self, config: AccelConfig, outstanding: int = 64):
         self._bus_bytes, self._outstanding = config.bus_bytes, outstanding
+        # Beats − 1 of a burst, and whether another one of the same request follows.
+        self._burst = data.StructLayout({"last": config.last_bits, "split": 1})
         super().__init__({"mem": In(memory_port(config)), "axi": Out(axi4_port(config.bus_bytes))})
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.lengths = lengths = SyncFIFO(width=_BURST.size, depth=self._outstanding)
+        m.submodules.lengths = lengths = SyncFIFO(width=self._burst.size, depth=self._outstanding)
         m.submodules.answers = answers = SyncFIFO(width=1, depth=self._outstanding)
         self._addresses(m, lengths, answers)
         self._write_data(m, lengths)
@@ -80,7 +79,7 @@ class Axi4Master(wiring.Component):
             in_page.eq((1 << (PAGE_BITS - beat)) - asked.addr[beat:PAGE_BITS]),
             splits.eq((asked.last >= in_page) & ~second),
         ]
-        burst = Signal(_BURST)
+        burst = Signal(self._burst)
         addr = Mux(second, Cat(Const(0, PAGE_BITS), asked.addr[PAGE_BITS:] + 1), asked.addr)
         m.d.comb += burst.split.eq(splits)
         with m.If(second):
@@ -115,8 +114,8 @@ class Axi4Master(wiring.Component):
     def _write_data(self, m: Module, lengths: SyncFIFO):
         """Passes beats of writes, and marks the last one of each burst."""
         axi, wdata = self.axi, self.mem.wdata
-        burst = data.View(_BURST, lengths.r_data)
-        count = Signal(5)
+        burst = data.View(self._burst, lengths.r_data)
+        count = Signal.like(burst.last)
         free, last, take = ~axi.wvalid | axi.wready, Signal(), Signal()
         m.d.comb += [
             last.eq(count == burst.last), wdata.ready.eq(free & lengths.r_rdy),

@@ -44,7 +44,8 @@ class BlockMemory(wiring.Component):
         m = Module()
         mem, beat = self.mem, exact_log2(self._bus_bytes)
         rows = self._size // self._bus_bytes
-        busy, writes, left, wrong = Signal(), Signal(), Signal(5), Signal()
+        busy, writes, wrong = Signal(), Signal(), Signal()
+        left = Signal.like(mem.request.p.last)
         row, room = Signal(range(rows)), Signal(range(KEPT_BEATS + 1), init=KEPT_BEATS)
         read, write, ends = Signal(), Signal(), Signal()
         m.d.comb += [

@@ -15,9 +15,12 @@ from fpga.gateware.pll import Pll
 
 
 def require(board: Board, config: AccelConfig, clock_hz: int) -> None:
-    """Raises ValueError for a bus that the memory chip lacks, and for a clock that the chip or the
-    serial line cannot keep.
+    """Raises ValueError for a bus that the memory chip or the link to the host lacks, and for a
+    clock that the chip or the serial line cannot keep.
     """
+    if config.bus_bytes < 4:
+        raise ValueError(f"bus_bytes on a board must be at least 4, not {config.bus_bytes}: words "
+                         f"of the link to the host have 4 bytes")
     if not isinstance(board.memory, BlockRam):
         board.memory.burst(config.bus_bytes)
         margins.require(board.memory, clock_hz)

@@ -163,7 +163,7 @@ class SdramController(wiring.Component):
         self._address, self._wrong = Signal(32), Signal()
         self._read, self._write = Signal(), Signal()    # a beat is asked for, or taken, in a cycle
         self._ends = Signal()                           # the request's last beat
-        left, last = Signal(5), Signal()
+        left, last = Signal.like(request.p.last), Signal()
         beat = exact_log2(self._bus_bytes)
         size = exact_log2(self.chip.size_bytes)
         column = self.chip.column_bits + 1

@@ -34,6 +34,11 @@ HEAD = (
     "rule is refused in one line, which names the field, the rule and the value. "
     "[The machine](machine.md) says what hardware makes of the fields, [Which machine?](explore.md)"
     " varies them for networks.",
+    "Sizes need not be powers of two; what others cost is estimated and reported. Channels in "
+    "memory are padded to multiples of block_in and of block_out, so blocks of 24 and 16 pad to 48; `run` "
+    "prints the share of the array that padding leaves. Where beats and entries are no multiples "
+    "of each other, a buffer's address is divided by a constant on its way to the memory, and out and "
+    "acc lose clock by that, which the estimate of clocks does not know.",
     "This page is written from the declarations in `accel/machine/config.py`, "
     "`accel/machine/dram.py` and `accel/machine/timing.py` (`pytest "
     "tests/lockstep/test_geometry_page.py --update-golden`).")
@@ -89,7 +94,7 @@ def _times() -> Iterator[str]:
 def _item(field: Field[Any], limits: FieldLimits) -> str:
     unit = f" ({limits.unit})" if limits.unit else ""
     default = "" if field.default is MISSING else f" Default: {_value(field.default)}."
-    legal = "; ".join(_rules(field, limits))
+    legal = "; ".join(_rules(field, limits)) + (f" ({limits.why})" if limits.why else "")
     return (f"**`{field.name}`**{unit}: {limits.meaning}. Legal: {legal}.{default} "
             f"Costs: {limits.costs}.")
 

@@ -11,6 +11,7 @@ from lockstep.printing.table import show_table
 from lockstep.printing.whole import accuracy_text, whole_time
 
 _SEGMENTS = 8       # further ones are only counted
+_PADDED = 3
 
 
 def show(figures: Mapping[str, Any], verbose: bool = False, bounds: bool = False) -> None:
@@ -37,7 +38,8 @@ def show(figures: Mapping[str, Any], verbose: bool = False, bounds: bool = False
     if bounds and figures["cycles"] and figures["bound_cycles"]:
         say(f"at least {figures['bound_cycles']:,} cycles whatever the tilings: a better mapping "
             f"saves {1 - figures['bound_cycles'] / figures['cycles']:.1%} at most")
-    for line in (*_division(figures, verbose), *_layout(figures), *reason_lines(figures, verbose)):
+    for line in (*_padding(figures["layers"]), *_division(figures, verbose), *_layout(figures),
+                 *reason_lines(figures, verbose)):
         say(line)
     for output in figures["outputs"]:
         say(f"output {output['name']} {output['dtype']}{output['shape']} "
@@ -47,6 +49,18 @@ def show(figures: Mapping[str, Any], verbose: bool = False, bounds: bool = False
         say(f"{name} in {precision['kind']}: {error:.1e} of its greatest element from float32")
     if figures["seed"] is not None:
         say(f"random input, seed {figures['seed']}")
+
+
+def _padding(layers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The share of the array that padded blocks leave, of all products and of the layers that get
+    least."""
+    rows = [row for row in map(LayerRow.of, layers) if row.array_bound]
+    padded = sorted((row for row in rows if row.array_bound < 1), key=lambda row: row.array_bound)
+    if padded:
+        whole = sum(row.macs for row in rows) / sum(row.macs / row.array_bound for row in rows)
+        few = [f"{row.array_bound:.1%} to {shortened(row.name)}" for row in padded[:_PADDED]]
+        more = [f"less than all to {len(padded) - _PADDED} more"] if len(padded) > _PADDED else []
+        yield f"padding leaves {whole:.1%} of the array: {', '.join([*few, *more])}"
 
 
 def _clock(figures: Mapping[str, Any]) -> str:

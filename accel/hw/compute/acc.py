@@ -6,15 +6,16 @@ from amaranth.lib.wiring import In
 from amaranth.utils import exact_log2
 
 from accel.hw.interface import acc_port
+from accel.hw.issue import bank_place
 from accel.hw.parts import RAM_CYCLES, Ram, delayed, spread
 from accel.machine.machine import Machine
 from accel.machine.structure import UnitKind
 
 
 class Acc(wiring.Component):
-    """Two banks (top address bit), each with one read and one write port. gemm addresses entries,
-    vector parts of them (`AccelConfig.parts`). There is a port for each unit that uses it, of the
-    unit's name.
+    """Two banks of equal depth (a power of two: the top address bit), each with one read and one
+    write port. gemm addresses entries, vector parts of them (`AccelConfig.parts`). There is a port
+    for each unit that uses it, of the unit's name.
 
     A unit uses only banks that it holds. Data appear `read_cycles` after the address, every
     cycle a new one; a read sees the writes of the cycles before its address, not of its own.
@@ -48,7 +49,8 @@ class Acc(wiring.Component):
     def _read(self, m: Module, platform, name: str, rows: list[Value]):
         """Selects from `rows`, the second bank's last, the row that the address names."""
         port, below = getattr(self, name), exact_log2(len(rows)) - 1
-        select = Cat(port.r_addr[:below], port.r_addr[-1])
+        bank, _ = bank_place(port.r_addr[below:], self._whole.depth)
+        select = Cat(port.r_addr[:below], bank)
         select = delayed(m, select, RAM_CYCLES - 1, f"{name}_select", reset_less=True)
         row = Signal(len(port.r_data), name=f"{name}_row")
         bits = self._lane_bits
@@ -72,16 +74,16 @@ class Acc(wiring.Component):
                 port, parts = getattr(self, unit), seen.depth // self._whole.depth
                 below = exact_log2(parts)
 
-                def here(address: Value, part=part, below=below) -> Value:
-                    inside = address[-1] == index
-                    return inside & (address[:below] == part) if below else inside
+                def place(address: Value, part=part, below=below) -> tuple[Value, Value]:
+                    bank, row = bank_place(address[below:], self._whole.depth)
+                    inside = bank == index
+                    return inside & (address[:below] == part) if below else inside, row
 
+                (reads, r_row), (writes, w_row) = place(port.r_addr), place(port.w_addr)
                 with m.If(owners[unit]):
                     m.d.comb += [
-                        ram.r_addr.eq(port.r_addr[below:-1]),
-                        ram.r_en.eq(port.r_en & here(port.r_addr)),
-                        ram.w_addr.eq(port.w_addr[below:-1]),
-                        ram.w_en.eq(port.w_en & here(port.w_addr)),
+                        ram.r_addr.eq(r_row), ram.r_en.eq(port.r_en & reads),
+                        ram.w_addr.eq(w_row), ram.w_en.eq(port.w_en & writes),
                         ram.w_data.eq(port.w_data.word_select(part % (count // parts), width)),
                     ]
         return [ram.r_data for ram in rams]

@@ -11,16 +11,21 @@ from accel.machine.config import AccelConfig
 from accel.machine.isa import WORD_BITS, WORD_BYTES
 
 
+def word_part(config: AccelConfig) -> int:
+    """Bytes of a beat that are of one instruction."""
+    return min(config.bus_bytes, WORD_BYTES)
+
+
 def handover(config: AccelConfig) -> Signature:
     """The signals from fetch to a queue of instructions.
 
-    beat, lane  a beat of the instruction that is assembled; which one it is, one-hot, or zero
+    beat, lane  a part of the instruction that is assembled; which one it is, one-hot, or zero
     index       position of that instruction
     push        it is for this queue: in a cycle after that of its last beat
     ready       there is room; it leaves fetch in a cycle in which both are set
     """
     return Signature({
-        "beat": Out(config.bus_bytes * 8), "lane": Out(WORD_BYTES // config.bus_bytes),
+        "beat": Out(word_part(config) * 8), "lane": Out(WORD_BYTES // word_part(config)),
         "index": Out(INDEX_BITS), "push": Out(1), "ready": In(1),
     })
 
@@ -50,7 +55,7 @@ class CommandQueue(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        depth, bus_bits = self._config.queue_depth, self._config.bus_bytes * 8
+        depth, part_bits = self._config.queue_depth, word_part(self._config) * 8
         tail, head = Signal(range(2 * depth)), Signal(range(2 * depth))
         push, pop = self.i.push & self.i.ready, self.o.valid & self.o.ready
         move, moved = Signal(), Signal()
@@ -64,7 +69,7 @@ class CommandQueue(wiring.Component):
         with m.If(move):
             m.d.sync += head.eq(head + 1)
 
-        m.submodules.words = words = Ram(WORD_BITS, 2 * depth, bus_bits, shallow=True)
+        m.submodules.words = words = Ram(WORD_BITS, 2 * depth, part_bits, shallow=True)
         m.submodules.indexes = indexes = Ram(INDEX_BITS, 2 * depth, shallow=True)
         m.d.comb += [
             words.w_data.eq(self.i.beat.replicate(len(self.i.lane))), words.w_en.eq(self.i.lane),

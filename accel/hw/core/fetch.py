@@ -5,8 +5,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from accel.hw.moving.arbiter import BURST, read_port
-from accel.hw.core.commands import handover
+from accel.hw.moving.arbiter import burst_layout, read_port
+from accel.hw.core.commands import handover, word_part
 from accel.hw.interface import INDEX_BITS
 from accel.hw.parts import follows
 from accel.hw.queue import Queue, relay, tally
@@ -20,8 +20,9 @@ class Fetch(wiring.Component):
     The first request is offered in the second cycle of `run`; up to `prefetch` words are on the
     way, and there is always room for them. A word is assembled in the queues (`handover`), and
     offered to its own three cycles after its last beat came, at best one every
-    WORD_BYTES / bus_bytes + 1 cycles; its opcode is decoded meanwhile. FINISH starts in its first
-    cycle here and retires in a later one, the first after `quiet` was set.
+    WORD_BYTES / bus_bytes + 1 cycles, two where a beat has several words; its opcode is decoded
+    meanwhile. FINISH starts in its first cycle here and retires in a later one, the first after
+    `quiet` was set.
 
     Errors, for the instruction at hand: an unknown opcode; a word that came with a bus error;
     FINISH with tokens left. The error is a pulse; nothing is handed on after it: fetch stays
@@ -57,10 +58,11 @@ class Fetch(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        beats = WORD_BYTES // self._machine.config.bus_bytes
-        timing = self._machine.config.timing
+        config, timing = self._machine.config, self._machine.config.timing
+        beats = WORD_BYTES // word_part(config)
         m.submodules.buffer = buffer = Queue(
-            self.mem.rdata.payload.shape(), timing.prefetch * beats, timing.queue_cycles)
+            data.StructLayout({"data": word_part(config) * 8, "error": 1}),
+            timing.prefetch * beats, timing.queue_cycles)
         full, bad = Signal(), Signal()
         kind = Signal(data.StructLayout({"finish": 1, **dict.fromkeys(self._units, 1)}),
                       reset_less=True)     # one-hot; zero: the opcode is unknown
@@ -69,15 +71,27 @@ class Fetch(wiring.Component):
         self._prefetch(m, beats, last)
         rdata = self.mem.rdata
         m.d.comb += [
-            buffer.i.valid.eq(rdata.valid), buffer.i.payload.eq(rdata.payload),
+            buffer.i.valid.eq(rdata.valid), buffer.i.payload.eq(self._part(m, rdata)),
             rdata.ready.eq(1),          # no more is requested than there is room for
         ]
         self._hand_on(m, full & self.run, bad, kind, handed)
         return m
 
+    def _part(self, m: Module, rdata) -> Value:
+        """What is of the word that comes, if a beat is longer than that: for each word its beat is
+        read."""
+        bus, arrived = self._machine.config.bus_bytes, Signal(INDEX_BITS)
+        if bus <= WORD_BYTES:
+            return Value.cast(rdata.payload)
+        with m.If(rdata.valid & rdata.ready):
+            m.d.sync += arrived.eq(arrived + 1)
+        place = ((self.base >> exact_log2(WORD_BYTES)) + arrived)[:exact_log2(bus // WORD_BYTES)]
+        return Cat(rdata.p.data.word_select(place, WORD_BYTES * 8), rdata.p.error)
+
     def _prefetch(self, m: Module, beats: int, freed: Value):
         timing = self._machine.config.timing
-        m.submodules.requests = requests = relay(BURST, timing.relay_cycles)
+        m.submodules.requests = requests = relay(burst_layout(self._machine.config),
+                                                timing.relay_cycles)
         requested, request = Signal(INDEX_BITS), requests.i
         accepted = request.valid & request.ready
         _, _, full = tally(m, "ahead", timing.prefetch, accepted, freed)
@@ -85,15 +99,21 @@ class Fetch(wiring.Component):
         m.d.comb += [
             request.valid.eq(self.run & (requested != self.count)
                              & ~full),
-            request.p.addr.eq(self.base + (requested << exact_log2(WORD_BYTES))),
+            request.p.addr.eq(self._beat_of(self.base + (requested << exact_log2(WORD_BYTES)))),
             request.p.last.eq(beats - 1),
         ]
         with m.If(accepted):
             m.d.sync += requested.eq(requested + 1)
 
+    def _beat_of(self, address: Value) -> Value:
+        """The beat in which a word begins."""
+        bus = self._machine.config.bus_bytes
+        low = exact_log2(bus)
+        return address if bus <= WORD_BYTES else Cat(Const(0, low), address[low:])
+
     def _assemble(self, m: Module, platform, buffer: Queue, full, bad, kind, handed) -> Value:
         """Hands beats to the queues; returns whether this one is the last of its word."""
-        beats = WORD_BYTES // self._machine.config.bus_bytes
+        beats = WORD_BYTES // word_part(self._machine.config)
         place = Signal(beats, init=1)       # of the next beat, one-hot
         moved = buffer.o.valid & buffer.o.ready
         last = moved & place[-1]

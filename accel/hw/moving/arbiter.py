@@ -10,19 +10,23 @@ from accel.hw.parts import delayed
 from accel.hw.queue import Queue
 from accel.machine.config import AccelConfig
 from accel.machine.structure import FETCH
-from accel.machine.timing import TIMING
 
-BLOCK_BITS = exact_log2(TIMING.burst_bytes)
-"""Bits of an address within a block; no burst crosses a boundary of blocks."""
+def block_bits(config: AccelConfig) -> int:
+    """Bits of an address within a block; no burst crosses a boundary of blocks."""
+    return exact_log2(config.block_bytes)
 
-BURST = data.StructLayout({"addr": 32, "last": 5})
-"""A request of a client: beats − 1 in `last`; the rules of the memory port hold."""
+
+
+def burst_layout(config: AccelConfig) -> data.StructLayout:
+    """A request of a client: beats − 1 in `last`; the rules of the memory port hold."""
+    return data.StructLayout({"addr": 32, "last": config.last_bits})
 
 
 def read_port(config: AccelConfig) -> Signature:
     """Read port of a unit. The unit accepts its beats without waiting for any other."""
     memory = memory_port(config).members
-    return Signature({"request": Out(stream.Signature(BURST)), "rdata": memory["rdata"]})
+    return Signature({"request": Out(stream.Signature(burst_layout(config))),
+                      "rdata": memory["rdata"]})
 
 
 def write_port(config: AccelConfig) -> Signature:
@@ -30,7 +34,8 @@ def write_port(config: AccelConfig) -> Signature:
     ready for `ack`.
     """
     memory = memory_port(config).members
-    return Signature({"request": Out(stream.Signature(BURST)), "wdata": memory["wdata"],
+    return Signature({"request": Out(stream.Signature(burst_layout(config))),
+                      "wdata": memory["wdata"],
                       "ack": memory["ack"]})
 
 
@@ -51,7 +56,8 @@ class Arbiter(wiring.Component):
     """
 
     def __init__(self, config: AccelConfig):
-        self._timing = config.timing
+        self._timing, self._last = config.timing, config.last_bits
+        self._beats = max(16, config.burst_beats)
         load, store = config.structure.roles.load, config.structure.roles.store
         super().__init__({
             FETCH: In(read_port(config)), load: In(read_port(config)),
@@ -67,7 +73,7 @@ class Arbiter(wiring.Component):
     def elaborate(self, platform):
         m, bursts = Module(), self._timing.bursts
         m.submodules.owners = owners = Queue(
-            data.StructLayout({"load": 1, "last": 5}), bursts, self._timing.queue_cycles)
+            data.StructLayout({"load": 1, "last": self._last}), bursts, self._timing.queue_cycles)
         full = Signal()             # no more may be open
         self._requests(m, owners, full)
         read_done = self._reads(m, owners)
@@ -108,7 +114,7 @@ class Arbiter(wiring.Component):
 
     def _reads(self, m: Module, owners: Queue) -> Value:
         """Passes beats to the owner of the oldest burst; returns whether it ends in this cycle."""
-        beat, moved = Signal(5), Signal()
+        beat, moved = Signal(self._last), Signal()
         rdata = self.mem.rdata
         for client, mine, count in ((self._fetch, ~owners.o.p.load, self._moved_fetch),
                                     (self._load, owners.o.p.load, self._moved_load)):
@@ -126,7 +132,7 @@ class Arbiter(wiring.Component):
     def _writes(self, m: Module):
         """Beats follow their accepted request: `due` counts those that may pass."""
         request, wdata = self.mem.request, self.mem.wdata
-        due, some = Signal(range(self._timing.bursts * 16 + 1)), Signal()
+        due, some = Signal(range(self._timing.bursts * self._beats + 1)), Signal()
         accepted = request.valid & request.ready & request.p.write
         m.d.comb += [
             wdata.payload.eq(self._store.wdata.payload),

@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from accel.hw.interface import INDEX_BITS, unit_signature
-from accel.hw.issue import record_layout
+from accel.hw.issue import outside as is_outside, record_layout
 from accel.hw.loops import Ahead, LoopNest
 from accel.hw.parts import delayed
 from accel.hw.queue import Queue
@@ -178,12 +178,12 @@ class Front(wiring.Component):
 
     def _passes(self, buffer: str, past: Value, tag) -> Value:
         """High if the address `past` lies outside the buffer."""
-        size = exact_log2(self._config.buffers[buffer].size_bytes)
-        outside = past[size:].any()
+        size = self._config.buffers[buffer].size_bytes
+        passes = is_outside(past, size)
         if self._packed(buffer) and "bits" in dict(self._word):
             for code in (1, 2):
-                outside = Mux(tag.bits == code, past[size - code:].any(), outside)
-        return outside
+                passes = Mux(tag.bits == code, is_outside(past, size >> code), passes)
+        return passes
 
     def _retire(self, m: Module, held: Queue, complete: Queue, bus_error: Signal):
         m.d.comb += [

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from accel.hw.moving.arbiter import BLOCK_BITS, BURST, read_port
+from accel.hw.moving.arbiter import block_bits, burst_layout, read_port
 from accel.hw.moving.beats import Beats, Overlap, fetched_layout
 from accel.hw.moving.dma import BASE_REGISTERS, Front, Stepper, connect_unit, rotate
 from accel.hw.interface import chunk_write, unit_signature
@@ -32,17 +32,18 @@ class Bursts(wiring.Component):
     """
 
     def __init__(self, config: AccelConfig):
-        self._offset_bits = exact_log2(config.bus_bytes)
+        self._offset_bits, self._block_bits = exact_log2(config.bus_bytes), block_bits(config)
         self._run = fetched_layout(config)
         runs = stream.Signature(self._run)
         super().__init__({"i": In(runs), "o": Out(runs),
-                          "request": Out(stream.Signature(BURST)), "busy": Out(1)})
+                          "request": Out(stream.Signature(burst_layout(config))), "busy": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
-        n, within = self._offset_bits, BLOCK_BITS - self._offset_bits
+        n, whole = self._offset_bits, self._block_bits
+        within = whole - n
         run, fresh = Signal(self._run, reset_less=True), Signal()
-        block = Signal(32 - BLOCK_BITS, reset_less=True)
+        block = Signal(32 - whole, reset_less=True)
         beat, end = Signal(within, reset_less=True), Signal(17 - n, reset_less=True)
         # Beats count from the start of the block; `end` is the run's last one.
         begin, first_end = Signal(within + 1), Signal(17 - n)
@@ -60,8 +61,8 @@ class Bursts(wiring.Component):
             requested.eq(self.request.valid & self.request.ready),
             moves.eq((quiet | self.request.ready) & (~fresh | self.o.ready)),
             self.i.ready.eq(~self.busy | done),
-            begin.eq(started.dram[n:BLOCK_BITS] + started.again),
-            first_end.eq((started.dram[:BLOCK_BITS] + started.run)[n:]),
+            begin.eq(started.dram[n:whole] + started.again),
+            first_end.eq((started.dram[:whole] + started.run)[n:]),
         ]
         with m.If(requested):
             m.d.sync += [fresh.eq(0), block.eq(block + 1), beat.eq(0),
@@ -69,7 +70,7 @@ class Bursts(wiring.Component):
         with m.If(self.i.ready):
             m.d.sync += [
                 self.busy.eq(self.i.valid), run.eq(self.i.payload), fresh.eq(1),
-                block.eq(started.dram[BLOCK_BITS:] + begin[within]), beat.eq(begin),
+                block.eq(started.dram[whole:] + begin[within]), beat.eq(begin),
                 end.eq(first_end - (begin[within] << within)),
                 quiet.eq(started.pad | ~first_end[within + 1:].any()
                          & (first_end[:within + 1] < begin)),
@@ -109,7 +110,7 @@ class Load(wiring.Component):
         m.submodules.overlap = overlap = Overlap(config)
         m.submodules.incoming = incoming = relay(layout, timing.relay_cycles)
         m.submodules.bursts = bursts = Bursts(config)
-        m.submodules.requests = requests = relay(BURST, timing.relay_cycles)
+        m.submodules.requests = requests = relay(burst_layout(config), timing.relay_cycles)
         m.submodules.beats = beats = Beats(config, self.mem.rdata.payload.shape())
         m.submodules.runs = runs = Queue(layout, timing.bursts, timing.queue_cycles)
         members = dict(layout.members)
@@ -148,8 +149,10 @@ class Load(wiring.Component):
         """The registers before the rotation and at the write ports; whether they hold a step."""
         step, fire = stepper.o.p, Signal()
         width = self._config.bus_bytes * 8
-        padding = Cat(step.tag[name] for name in ("pad_value", "pad_high")
-                      if name in dict(step.tag.shape()))
+        pads = [step.tag[name] for name in ("pad_value", "pad_high")
+                if name in dict(step.tag.shape())]
+        padding = (Cat(pads).replicate(width // (8 * len(pads))) if width >= 8 * len(pads)
+                   else Mux(step.chunk[0], pads[1], pads[0]))       # a chunk is one byte
         valid, failed = Signal(), Signal()
         done = Signal.like(step, reset_less=True)
         beat = Signal(width, reset_less=True)
@@ -159,8 +162,7 @@ class Load(wiring.Component):
         with m.If(fire):
             m.d.sync += [
                 done.eq(step),
-                beat.eq(Mux(step.fill, padding.replicate(width // len(padding)),
-                            beats.data)),
+                beat.eq(Mux(step.fill, padding, beats.data)),
                 failed.eq(failed & ~completed | step.take & beats.error),
             ]
         with m.Elif(completed):

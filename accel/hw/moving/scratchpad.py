@@ -1,8 +1,8 @@
 """On-chip buffers that one unit writes and another one reads.
 
 load and store move aligned *chunks* (of bus_bytes; load where elements are packed of
-`AccelConfig.written_bytes`),
-compute units whole entries; either may be the wider one. Reads take `read_cycles`
+`AccelConfig.written_bytes`), compute units whole entries; either may be the wider one, and neither
+need be a multiple of the other (`accel.machine.rows`). Reads take `read_cycles`
 (`accel.hw.parts.Ram`). Reading a place in the cycle in which it is written gives undefined data:
 the tokens keep reader and writer apart.
 """
@@ -13,15 +13,15 @@ from amaranth.lib.wiring import In, Out, Signature
 from amaranth.utils import exact_log2
 
 from accel.hw.interface import chunk_write, entry_read, table_read
-from accel.hw.parts import RAM_CYCLES, Ram, delayed
+from accel.hw.parts import RAM_CYCLES, Ram, delayed, divided
 from accel.machine.config import AccelConfig, BufferGeometry
+from accel.machine.rows import Rows
 
 
 def chunk_read(config: AccelConfig, buffer: str) -> Signature:
     """Read port of a buffer as store sees it: an aligned chunk of bus_bytes."""
-    geometry = config.buffers[buffer]
-    return Signature({"addr": Out(range(geometry.size_bytes // config.bus_bytes)), "en": Out(1),
-                      "data": In(config.bus_bytes * 8)})
+    chunks = config.rows_of(config.buffers[buffer], writes=True).chunks
+    return Signature({"addr": Out(range(chunks)), "en": Out(1), "data": In(config.bus_bytes * 8)})
 
 
 def entry_write(geometry: BufferGeometry) -> Signature:
@@ -40,18 +40,40 @@ def _slices(m: Module, count: int, slice_bytes: int, rows: int,
     return storage
 
 
-def _selected(m: Module, row: list[Value], select: Value, width: int, extra: int) -> Value:
-    """The part of a row that an address selected, `extra` cycles later than the memory."""
+def _selected(m: Module, row: list[Value], select: Value, width: int, extra: int,
+              count: int = 1) -> Value:
+    """The part of a row that an address selected, `extra` cycles later than the memory: `count`
+    words from the selected one on, after the last the first."""
     select = delayed(m, select, RAM_CYCLES, "select", reset_less=True)
-    part = Cat(row).word_select(select, width)
+    words = Cat(row)
+    part = Cat(words.rotate_right(number * width).word_select(select, width)
+               for number in range(count)) if count > 1 else words.word_select(select, width)
     return delayed(m, part, extra, "part", reset_less=True)
+
+
+def _place(rows: Rows, chunk: Value) -> tuple[Value, Value]:
+    """The row and the slice of it in which a chunk begins."""
+    return divided(Cat(Const(0, exact_log2(rows.chunk_slices)), chunk)
+                   if rows.chunk_slices > 1 else chunk, rows.slices)
+
+
+def _chosen(word: Value, cases: list[tuple[Value, int]], width: int) -> Value:
+    """The part of a word whose test holds, of tests of which one holds at most; of one case the
+    word."""
+    if len(cases) == 1:
+        return word
+    result: Value = Const(0, width)
+    for test, number in cases:
+        result = result | Mux(test, word.word_select(number, width), 0)
+    return result
 
 
 class InputScratchpad(wiring.Component):
     """A buffer that load writes and a compute unit reads.
 
-    A chunk that is written in cycle t is seen by a read whose address comes in t + 1 or later; an
-    address in cycle t gives its entry in t + `read_cycles`. One chunk and one entry a cycle.
+    A chunk that is written in cycle t is seen by a read whose address comes in t + 1 or later, in
+    t + 2 where rows divide (`Rows.divides`); an address in cycle t gives its entry in
+    t + `read_cycles`. One chunk and one entry a cycle.
 
     Parameters
     ----------
@@ -65,31 +87,40 @@ class InputScratchpad(wiring.Component):
 
     def __init__(self, config: AccelConfig, geometry: BufferGeometry):
         self._extra = config.timing.extra("read_cycles")
-        self._chunk_bytes = config.written_bytes(geometry.name)
-        self._entry_bytes = geometry.entry_bytes
-        self._row_bytes = max(self._chunk_bytes, geometry.entry_bytes)
-        self._rows = geometry.size_bytes // self._row_bytes
+        self._rows = config.rows_of(geometry, writes=False)
         super().__init__({"write": In(chunk_write(config, geometry.name)),
                           "read": In(entry_read(geometry))})
 
     def elaborate(self, platform):
         m = Module()
-        chunks = self._row_bytes // self._chunk_bytes    # in a row
-        entries = self._row_bytes // self._entry_bytes
-        w_select = self.write.addr[:exact_log2(chunks)]
+        rows, entry = self._rows, exact_log2(self._rows.entries)
+        line, first, data, mask = self._placed(m)
         row = []
-        for index, ram in enumerate(_slices(m, chunks, self._chunk_bytes, self._rows, 8)):
+        for index, ram in enumerate(_slices(m, rows.slices, rows.slice_bytes, rows.count, 8)):
+            parts = [(first == (index - part) % rows.slices, part)
+                     for part in range(rows.chunk_slices)]
             m.d.comb += [
-                ram.w_addr.eq(self.write.addr[exact_log2(chunks):]),
-                ram.w_data.eq(self.write.data),
-                ram.w_en.eq(Mux(w_select == index, self.write.mask, 0)),
-                ram.r_addr.eq(self.read.addr[exact_log2(entries):]),
-                ram.r_en.eq(self.read.en),
+                ram.w_addr.eq(line + (index < first) if len(parts) > 1 else line),
+                ram.w_data.eq(_chosen(data, parts, rows.slice_bytes * 8)),
+                ram.w_en.eq(_chosen(mask, parts, rows.slice_bytes) if len(parts) > 1
+                            else Mux(first == index, mask, 0)),
+                ram.r_addr.eq(self.read.addr[entry:]), ram.r_en.eq(self.read.en),
             ]
             row.append(ram.r_data)
-        m.d.comb += self.read.data.eq(_selected(m, row, self.read.addr[:exact_log2(entries)],
-                                                self._entry_bytes * 8, self._extra))
+        m.d.comb += self.read.data.eq(_selected(m, row, self.read.addr[:entry],
+                                                rows.entry_bytes * 8, self._extra))
         return m
+
+    def _placed(self, m: Module) -> tuple[Value, ...]:
+        """Row and slice in which a chunk begins, its data and mask; registers where the bits of an
+        address do not say it."""
+        port = self.write
+        place = (*_place(self._rows, port.addr), port.data, port.mask)
+        if not self._rows.divides:
+            return place
+        names = ("line", "first", "data", "mask")
+        return tuple(delayed(m, value, 1, name, reset_less=name != "mask")
+                     for name, value in zip(names, place, strict=True))
 
 
 class TableScratchpad(wiring.Component):
@@ -113,7 +144,7 @@ class TableScratchpad(wiring.Component):
     def __init__(self, config: AccelConfig, geometry: BufferGeometry, ports: int):
         self._config, self._geometry, self._ports = config, geometry, ports
         super().__init__({"write": In(chunk_write(config, geometry.name)),
-                          "read": In(table_read(exact_log2(geometry.depth), ports))})
+                          "read": In(table_read((geometry.depth - 1).bit_length(), ports))})
 
     def elaborate(self, platform):
         m = Module()
@@ -146,30 +177,28 @@ class OutputScratchpad(wiring.Component):
 
     def __init__(self, config: AccelConfig, geometry: BufferGeometry):
         self._extra = config.timing.extra("read_cycles")
-        self._bus_bytes, self._entry_bytes = config.bus_bytes, geometry.entry_bytes
-        self._row_bytes = max(config.bus_bytes, geometry.entry_bytes)
-        self._rows = geometry.size_bytes // self._row_bytes
+        self._rows = config.rows_of(geometry, writes=True)
         super().__init__({"write": In(entry_write(geometry)),
                           "read": In(chunk_read(config, geometry.name))})
 
     def elaborate(self, platform):
         m = Module()
-        chunks = self._row_bytes // self._bus_bytes      # in a row
-        entries = self._row_bytes // self._entry_bytes
-        slice_bytes = min(self._bus_bytes, self._entry_bytes)
-        width = slice_bytes * 8
-        w_select = self.write.w_addr[:exact_log2(entries)]
+        rows, entry = self._rows, exact_log2(self._rows.entries)
+        line, first = _place(rows, self.read.addr)
+        piece = rows.piece_bytes
+        per_entry, per_slice = rows.entry_bytes // piece, rows.slice_bytes // piece
+        w_select = self.write.w_addr[:entry]
         row = []
-        for index, ram in enumerate(_slices(m, self._row_bytes // slice_bytes, slice_bytes,
-                                            self._rows)):
+        for index, ram in enumerate(_slices(m, rows.row_bytes // piece, piece, rows.count)):
+            at = index // per_slice
             m.d.comb += [
-                ram.w_addr.eq(self.write.w_addr[exact_log2(entries):]),
-                ram.w_data.eq(self.write.w_data.word_select(index % chunks, width)),
-                ram.w_en.eq(self.write.w_en & (w_select == index // chunks)),
-                ram.r_addr.eq(self.read.addr[exact_log2(chunks):]),
+                ram.w_addr.eq(self.write.w_addr[entry:]),
+                ram.w_data.eq(self.write.w_data.word_select(index % per_entry, piece * 8)),
+                ram.w_en.eq(self.write.w_en & (w_select == index // per_entry)),
+                ram.r_addr.eq(line + (at < first) if rows.chunk_slices > 1 else line),
                 ram.r_en.eq(self.read.en),
             ]
             row.append(ram.r_data)
-        m.d.comb += self.read.data.eq(_selected(m, row, self.read.addr[:exact_log2(chunks)],
-                                                self._bus_bytes * 8, self._extra))
+        m.d.comb += self.read.data.eq(_selected(m, row, first, rows.slice_bytes * 8, self._extra,
+                                                rows.chunk_slices))
         return m

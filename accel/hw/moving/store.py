@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from accel.hw.moving.arbiter import BLOCK_BITS, BURST, write_port
+from accel.hw.moving.arbiter import block_bits, burst_layout, write_port
 from accel.hw.moving.dma import BASE_REGISTERS, Front, Stepper, connect_unit, merge, rotate
 from accel.hw.interface import unit_signature
 from accel.hw.queue import Queue, tally
@@ -48,11 +48,12 @@ class BurstWriter(wiring.Component):
         beat, mem = self.beat, self.mem
         m.submodules.beats = beats = Queue(beat.wdata.shape(), self.depth, timing.queue_cycles)
         m.submodules.bursts = bursts = Queue(
-            data.StructLayout({"burst": BURST, "last": 1}), self.depth, timing.queue_cycles)
+            data.StructLayout({"burst": burst_layout(self._config), "last": 1}), self.depth,
+            timing.queue_cycles)
         # For each request, whether it is the last of its instruction: there before its answer.
         m.submodules.answers = answers = Queue(1, timing.bursts, 2)
 
-        in_block = beat.addr[:BLOCK_BITS - self._offset_bits]
+        in_block = beat.addr[:block_bits(self._config) - self._offset_bits]
         before = Signal(range(self.depth))                      # beats of this burst so far
         burst_ends = beat.end | in_block.all()
         with m.If(beat.valid):

@@ -81,7 +81,7 @@ class Vector(wiring.Component):
         super().__init__({**unit_signature(machine.structure), res: Out(entry_read(parts[res])),
                           par: Out(entry_read(parts[par])),
                           acc: Out(acc_port(parts[acc])), out: Out(out_port(config, out)),
-                          **({tab: Out(table_read(exact_log2(parts[tab].depth),
+                          **({tab: Out(table_read((parts[tab].depth - 1).bit_length(),
                                                   self.lookups))} if self.lookups else {})})
         self._names = acc, res, par, tab, out
         self._acc, self._res, self._par, self._out = (

@@ -126,12 +126,12 @@ def _text(shape: Sequence[str | int], element: str) -> str:
 
 
 def _record(buffer: BufferRecord) -> Iterator[str]:
-    """An entry is of known extents and elements, and takes a power of two of bytes."""
+    """An entry is of known extents and elements."""
     name, numbers = buffer.name, [one for one in buffer.shape if one not in EXTENTS]
     for extent in numbers:
-        if type(extent) is not int or extent < 1 or extent & (extent - 1):
-            yield (f"Shape of buffer {name} must have {', '.join(EXTENTS)} and powers of two, not "
-                   f"{extent!r}: an address selects entries by its bits")
+        if type(extent) is not int or extent < 1:
+            yield (f"Shape of buffer {name} must have {', '.join(EXTENTS)} and positive numbers, "
+                   f"not {extent!r}: an entry has elements")
     if not buffer.shape:
         yield f"Shape of buffer {name} must have an extent: an entry has elements"
     if buffer.element not in TYPES:

@@ -12,7 +12,7 @@ of the stages begin with the name of the operator.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from math import prod
+from math import lcm, prod
 from typing import Any
 
 from accel.machine.intrinsics import shift_amount
@@ -125,7 +125,7 @@ class Blocks:
 
     @property
     def channels(self) -> int:
-        return max(self.block_in, self.block_out)
+        return lcm(self.block_in, self.block_out)
 
     def padded(self, channels: int) -> int:
         return -(-channels // self.channels) * self.channels

@@ -25,8 +25,9 @@ is enough where the array takes so many cycles for it.
 
 
 def halves(config: AccelConfig, buffers: Sequence[str]) -> tuple[Room, Room]:
-    """Give each of two layers one half of every one of `buffers`, and all of the other buffers."""
-    cut = {name: config.buffers[name].depth // 2 for name in buffers}
+    """Give each of two layers one half of every one of `buffers`, an even number of entries, and
+    all of the other buffers."""
+    cut = {name: config.buffers[name].depth // 4 * 2 for name in buffers}
     return ({name: (0, half) for name, half in cut.items()},
             {name: (half, 2 * half) for name, half in cut.items()})
 

@@ -91,7 +91,7 @@ def _selected(machine: Machine, graph: Graph, form: StreamForm, computes: Comput
             or x.shape[:-1] != result.shape[:-1]
             or (x.shape[-1] > config.block_out if computes.repeats else x.shape != result.shape)):
         return None
-    padded = max(config.block_in, config.block_out)     # memory has whole ones of these
+    padded = config.channel_block               # memory has whole ones of these
     entries = -(-result.shape[-1] // padded) * padded // config.block_out
     bound = computes.bind(x.shape[-1], config.block_out, *(
         Applied(node.attrs, tuple(graph.constants[value] for value in node.inputs[1:]))

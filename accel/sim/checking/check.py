@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import Machine
 from accel.machine.program import disassemble
 from accel.machine.status import Run, Status
@@ -235,9 +236,11 @@ def _inconsistent(case: Case, run: Run) -> str:
     for unit, activity in run.counters.activity.items():
         if sum(activity.values()) != run.cycles:
             return f"{unit} counts {sum(activity.values())} cycles of {run.cycles}"
-    if run.counters.bytes[FETCH] != case.program.words.size:
-        return (f"fetch counts {run.counters.bytes[FETCH]} bytes of "
-                f"{case.program.words.size}")
+    record = case.program.machine
+    beat = record.geometry["bus_bytes"] if record else 1        # of each word its beat is read
+    fetched = case.program.count * max(WORD_BYTES, beat)
+    if run.counters.bytes[FETCH] != fetched:
+        return f"fetch counts {run.counters.bytes[FETCH]} bytes of {fetched}"
     if np.any(run.start < 0) or np.any(run.retire < run.start) or np.any(run.retire > run.cycles):
         return "an instruction retires before it starts, or after the end"
     return ""

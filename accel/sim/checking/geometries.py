@@ -20,8 +20,8 @@ from .locate import Simulator
 OPTIMIZATION = ("-O0",)
 """Compiler flags for models that run few programs: compilation takes a third of the time."""
 
-DEPTHS = (2, 2, 2, 3, 4, 5, 6, 7, 8)
-"""Entries of a buffer, as powers of two: 4 are the fewest that are legal."""
+DEPTHS = (4, 4, 5, 8, 16, 27, 32, 64, 90, 128, 256)
+"""Entries of a buffer: 4 are the fewest that are legal."""
 
 MOST_MACS = 128                 # multipliers, which make a model slow to build
 
@@ -31,27 +31,32 @@ def random_config(seed: int) -> AccelConfig:
     same seed."""
     random = Random(f"geometry {seed}")
     while True:
-        batch = random.choice([1, 1, 1, 2, 4])
-        block_in, block_out = random.choice([2, 4, 4, 8, 16]), random.choice([2, 4, 4, 8, 16])
+        batch = random.choice([1, 1, 1, 2, 3, 4])
+        block_in, block_out = (random.choice([1, 2, 3, 4, 4, 7, 8, 12, 16]) for _ in range(2))
         if batch * block_in * block_out <= MOST_MACS:
             break
-    bus_bytes = random.choice([4, 8, 8, 16, 32, 64])
+    bus_bytes = random.choice([1, 2, 4, 8, 8, 16, 32, 64, 128])
     extents = {"batch": batch, "block_in": block_in, "block_out": block_out}
     sizes: dict[str, Any] = {}
+    weight_bits = (8,)
     for buffer in SHIPPED_STRUCTURE.buffers:
         entry = prod(extent if isinstance(extent, int) else extents[extent]
                      for extent in buffer.shape)
         entry *= {"param": PARAM_BYTES, "accumulator": 4}.get(buffer.element, 1)
-        sizes[str(buffer.size)] = max(entry << random.choice(DEPTHS), 2 * bus_bytes)
-    config = AccelConfig(f"random-{seed}", batch, block_in, block_out, **sizes,
-                         bus_bytes=bus_bytes, queue_depth=random.choice([1, 2, 4, 8, 16, 64]),
-                         vector_beats=min(random.choice([1, 1, 2, 4, 64]), batch * block_out),
-                         stage_depth=random.randrange(1, 9),
-                         dsp_multipliers=random.choice([1, 8, 1 << 16]))
-    bits = random.choice([(8,), (8, 4), (8, 2), (8, 4, 2)])
-    return replace(config, weight_bits=bits, timing=random_timing(seed),
-                   dataflow=random.choice(DATAFLOWS),
-                   wgt_bytes=max(config.wgt_bytes, 2 * bus_bytes * 8 // min(bits)))
+        bits = [(8,), (8, 4), (8, 2), (8, 4, 2)] if buffer.packed else [(8,)]
+        packed = random.choice([some for some in bits if entry * min(some) % 8 == 0])
+        beats = 2 * bus_bytes * 8 // min(packed)
+        depth = max(random.choice(DEPTHS), -(-beats // entry))
+        sizes[str(buffer.size)] = entry * buffer.banks * -(-depth // buffer.banks)
+        weight_bits = packed if buffer.packed else weight_bits
+    parts = [1, *(beats for beats in (2, 4, 8, 16) if batch % beats == 0 or (
+        beats % batch == 0 and block_out % (beats // batch) == 0))]
+    return AccelConfig(f"random-{seed}", batch, block_in, block_out, **sizes,
+                       bus_bytes=bus_bytes, queue_depth=random.choice([1, 2, 4, 8, 16, 64]),
+                       vector_beats=random.choice([1, *parts]), weight_bits=weight_bits,
+                       stage_depth=random.randrange(1, 9), timing=random_timing(seed),
+                       dsp_multipliers=random.choice([1, 8, 1 << 16]),
+                       dataflow=random.choice(DATAFLOWS))
 
 
 def random_timing(seed: int) -> CoreTiming:

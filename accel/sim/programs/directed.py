@@ -308,8 +308,9 @@ def _steps(machine: Machine, buffer: str) -> list[int]:
     """Strides, in entries, through sixteen places of a buffer that are as far apart as can be; of
     one that has fewer entries, through these."""
     depth = machine.config.buffers[buffer].depth
-    apart = max(1, depth // 16)
-    return [apart * times if apart * abs(times) < depth else 0 for times in (1, -2, 4, -8)]
+    apart = max(1, depth // 16)         # with all strides before it, one of t reaches 2t - 1
+    return [apart * times if apart * (2 * abs(times) - 1) < depth else 0
+            for times in (1, -2, 4, -8)]
 
 
 def _walk(count: int, turn: int,

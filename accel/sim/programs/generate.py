@@ -128,7 +128,7 @@ class _Generator:
             timing |= {"refresh_interval": random.choice([45, 200, 625]),
                        "refresh_cycles": random.choice([0, 8, 44])}
         if random.random() < 0.5:
-            timing["origin"] = random.randrange(1 << 26) * 64
+            timing["origin"] = random.randrange(1 << 26) * 64 & -self.machine.config.bus_bytes
         return timing
 
     def _data(self, size: int) -> np.ndarray:

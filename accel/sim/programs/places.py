@@ -91,9 +91,9 @@ class Places:
 
     def whole_entries(self, buffer: str, whole: int) -> int:
         """The entries of which every byte is in the set `whole`."""
-        size = self.config.buffers[buffer].entry_bytes
-        for shift in range((size - 1).bit_length()):
-            whole &= whole >> (1 << shift)          # bit k: bytes k to k + size - 1 are written
+        size, seen = self.config.buffers[buffer].entry_bytes, 1
+        while seen < size:                          # bit k: bytes k to k + seen - 1 are written
+            whole, seen = whole & whole >> min(seen, size - seen), min(2 * seen, size)
         bits = format(whole, "b")[::-1][::size]
         return int(bits[::-1] or "0", 2)
 

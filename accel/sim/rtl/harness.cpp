@@ -135,7 +135,8 @@ public:
         if (taken.wdata) {
             get_bytes(top->PORT_mem__wdata__payload, data, BUS);
             taken.data = data;
-            taken.mask = bits(top->PORT_mem__wdata__payload, 8 * BUS, BUS);
+            for (unsigned i = 0; i < BUS; i += 64)
+                taken.mask[i / 64] = bits(top->PORT_mem__wdata__payload, 8 * BUS + i, std::min(BUS, 64u));
         }
         taken.read = offer_.read_valid && top->PORT_mem__rdata__ready;
         dram_.edge(now, taken);

@@ -71,7 +71,8 @@ def lists_header(machine: Machine) -> str:
              *(f"#define LOCKSTEP_{name}(X) {' '.join(f'X({member})' for member in members)}"
                for name, members in lists.items())]
     numbers = {"UNITS": len(structure.units), "COUNTERS": len(structure.counters),
-               "WATCHDOG": int(Status.WATCHDOG), "BUS_BYTES": machine.config.bus_bytes}
+               "WATCHDOG": int(Status.WATCHDOG), "BUS_BYTES": machine.config.bus_bytes,
+               "LAST_BITS": machine.config.last_bits}
     lines += [f"#define LOCKSTEP_{name} {value}" for name, value in numbers.items()]
     return "\n".join(lines) + "\n"
 

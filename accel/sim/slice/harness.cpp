@@ -78,7 +78,8 @@ public:
             uint64_t payload[WORDS];
             core->get_mem__wdata__payload(payload);
             std::memcpy(data, payload, BUS);
-            taken.mask = bits(payload, 8 * BUS, BUS);
+            for (unsigned i = 0; i < BUS; i += 64)
+                taken.mask[i / 64] = bits(payload, 8 * BUS + i, std::min(BUS, 64u));
 #endif
         }
         taken.read = offer_.read_valid && GET(mem__rdata__ready);

@@ -64,7 +64,8 @@ public:
             blocked = now >= timing::begin_cycles && index_ == count();
         }
         if (wanted) {
-            requests_.push(now, {base_ + requested_ * word::BYTES, beats_of_word() - 1, requested_});
+            uint32_t address = base_ + requested_ * word::BYTES >> board_.p.bus_bits;
+            requests_.push(now, {address << board_.p.bus_bits, beats_of_word() - 1, requested_});
             board_.go_on(MEMORY);
             requested_++;
         }
@@ -83,7 +84,7 @@ private:
     };
 
     uint32_t count() const { return uint32_t(board_.program.size()); }
-    uint32_t beats_of_word() const { return word::BYTES >> board_.p.bus_bits; }
+    uint32_t beats_of_word() const { return std::max(1, word::BYTES >> board_.p.bus_bits); }
 
     // Whether another word is to be requested, with the one at hand `full` or not.
     bool wants(bool full) const {

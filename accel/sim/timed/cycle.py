@@ -59,8 +59,8 @@ _FLAGS = ("-O3", "-march=native", "-fno-semantic-interposition", "-Wall", "-Wext
           "-Wno-parentheses", "-Wno-sign-compare")
 
 _SCALARS = ("bus_bits", "queue_depth", "store_depth", "gemm_hazard", "vector_beats", "bank_depth",
-            "weight_codes", "kept_beats", "weight_cycles", "gemm_ahead", "sums_stay",
-            "buffer_place", "buffer_bits")
+            "weight_codes", "kept_beats", "burst_beats", "weight_cycles", "gemm_ahead",
+            "sums_stay", "buffer_place", "buffer_bits")
 """Parameters of a machine that are one number; the last two say where words of load and store have
 the code of a buffer."""
 
@@ -247,8 +247,8 @@ def _parameters(machine: Machine) -> _Parameters:
         store_depth=config.timing.write_room(config.bus_bytes),
         gemm_hazard=gemm.hazard_cycles, vector_beats=config.vector_beats,
         bank_depth=config.bank_depth, weight_codes=weight_codes(config),
-        kept_beats=config.kept_beats, buffer_place=named.offset, buffer_bits=named.width,
-        **array)
+        kept_beats=config.kept_beats, burst_beats=config.burst_beats,
+        buffer_place=named.offset, buffer_bits=named.width, **array)
     for number, buffer in enumerate(config.buffers.values()):
         result.size[number], result.depth[number] = buffer.size_bytes, buffer.depth
     for number, unit in enumerate(machine.structure.units):

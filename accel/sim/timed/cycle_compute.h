@@ -339,7 +339,7 @@ private:
     // issued up to `now`.
     uint64_t written(uint64_t now) const {
         const Instruction &one = nest_.instruction();
-        uint32_t mask = board_.p.depth[buffer::acc] - 1;
+        uint32_t mask = ~0u >> __builtin_clz(board_.p.depth[buffer::acc] - 1);
         for (uint32_t ago = 0; ago < pace_.hazard && ago <= now; ago++) {
             const Issued &before = at(now - ago);
             if (before.cycle != now - ago || !before.to_acc) continue;

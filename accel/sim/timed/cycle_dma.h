@@ -355,7 +355,7 @@ private:
     // From a step to when nothing of it is left in the data path.
     static constexpr uint64_t PATH_ = timing::chunk_cycles + 1;
 
-    uint32_t block_beats() const { return timing::burst_bytes >> board_.p.bus_bits; }
+    uint32_t block_beats() const { return board_.p.burst_beats; }
     uint32_t beat_room() const { return timing::beats - board_.p.kept_beats; }
 
     // What the stream has done.
@@ -506,7 +506,7 @@ private:
     // A step's beat, which comes some cycles later, and `BurstWriter`.
     void form() {
         uint64_t comes = board_.now + timing::form_cycles;
-        uint32_t bits = board_.p.bus_bits, in_block = (timing::burst_bytes >> bits) - 1;
+        uint32_t bits = board_.p.bus_bits, in_block = board_.p.burst_beats - 1;
         uint32_t chunk = stepper_.chunk;
         beats_.push(comes, stepper_.index);
         used_++;

@@ -14,6 +14,9 @@ from accel.machine.machine import Machine
 TINY = preset("tiny-1x4x4")
 
 
+TESTED = "none that are larger have been compared with the RTL"
+
+
 def refused(message: str, **changes) -> None:
     with pytest.raises(ConfigError) as refusal:
         replace(TINY, **changes)
@@ -34,42 +37,70 @@ def test_a_type_is_a_string() -> None:
 
 
 @pytest.mark.parametrize(("field", "value", "rule"), [
-    ("batch", 3, "a power of two"), ("block_in", 12, "a power of two"),
-    ("block_out", 5, "a power of two"), ("bus_bytes", 6, "a power of two"),
-    ("queue_depth", 9, "a power of two"), *((f"{b}_bytes", 3000, "a power of two")
-                                            for b in BUFFERS),
-    ("batch", 32, "from 1 to 16"), ("block_in", 1, "from 2 to 64"),
-    ("block_in", 128, "from 2 to 64"), ("block_out", 1, "from 2 to 64"),
-    ("block_out", 128, "from 2 to 64"),
-    ("bus_bytes", 2, "from 4 to 64"), ("bus_bytes", 128, "from 4 to 64"),
-    ("vector_beats", 3, "a power of two"), ("vector_beats", 8, "at most the 4 lanes of an entry"),
-    ("stage_depth", 9, "from 1 to 8"), ("queue_depth", 128, "from 1 to 64"),
+    ("stage_depth", 9, "from 1 to 8"), ("vector_beats", 8, "at most the 4 lanes of an entry"),
     ("operand", "int4", "int8, uint8, int16, uint16, float16 or bfloat16"),
     ("accumulator", "int64", "int32, float32, int16, int24, int40 or int48"),
     ("output", "bfloat16",
      "an integer type where acc holds int32: vector computes in one of them"),
     ("weight", "float32", "int8, uint8, int16, uint16, float16 or bfloat16"),
     ("output", "uint8", "int8, int16 or bfloat16"),
-    ("wgt_bytes", 32, "at least 4 entries of 16 bytes"),
-    ("acc_bytes", 32, "at least 4 entries of 16 bytes"),
-    ("par_bytes", 64, "at least 4 entries of 32 bytes"),
-    ("tab_bytes", 512, "at least 4 entries of 256 bytes"),
+    *((f"{name}_bytes", size, f"at least 4 entries of {entry} bytes (of which half are in use "
+       f"while half are filled)") for name, size, entry in (
+           ("wgt", 63, 16), ("acc", 63, 16), ("par", 127, 32), ("tab", 1023, 256))),
     ("inp_bytes", 1 << 19, "at most 65536 entries of 4 bytes (entry addresses have 16 bits)"),
 ])
 def test_an_impossible_value_is_refused(field: str, value, rule: str) -> None:
     refused(f"{field} must be {rule}, not {value!r}", **{field: value})
 
 
+@pytest.mark.parametrize(("field", "values", "rule", "why"), [
+    ("batch", (17,), "from 1 to 16", TESTED), ("block_in", (257,), "from 1 to 256", TESTED),
+    ("block_out", (257,), "from 1 to 256", TESTED),
+    ("bus_bytes", (3, 6, 24), "a power of two", "the bits of an address are a beat, and a byte in "
+                                                "it"),
+    ("bus_bytes", (256,), "from 1 to 128", "the bits of an address are a beat, and a byte in it"),
+    ("queue_depth", (9,), "a power of two", "places in a queue are counted modulo their number"),
+    ("queue_depth", (128,), "from 1 to 64", "places in a queue are counted modulo their number"),
+    ("vector_beats", (3,), "a power of two", "the bits of an address are an entry, and a part of "
+                                             "it"),
+])
+def test_what_stays_forbidden_has_a_reason(field: str, values, rule: str, why: str) -> None:
+    for value in values:
+        refused(f"{field} must be {rule}, not {value}: {why}", **{field: value})
+
+
+@pytest.mark.parametrize(("batch", "block_out", "beats"), [
+    (3, 4, 2), (3, 4, 4), (2, 3, 4), (1, 5, 2)])
+def test_parts_that_are_no_rows_or_lanes_of_one_are_refused(batch, block_out, beats) -> None:
+    refused(f"vector_beats must be a number of equal parts of the {batch} rows of {block_out} "
+            f"lanes of an entry, not {beats}: a part is whole rows, or lanes of a row",
+            batch=batch, block_out=block_out, vector_beats=beats)
+
+
+def test_packed_weights_of_an_entry_are_whole_bytes() -> None:
+    refused("weight_bits must be such that an entry of wgt, 15 elements, has whole bytes in "
+            "memory, where addresses count bytes, not (8, 4)", block_in=3, block_out=5, weight_bits=(8, 4))
+
+
+def test_a_buffer_has_the_whole_entries_that_fit() -> None:
+    """Of acc each of the banks has as many."""
+    config = replace(TINY, block_in=24, block_out=12, inp_bytes=1000, acc_bytes=1000)
+    assert (config.buffers["inp"].depth, config.buffers["inp"].size_bytes) == (41, 984)
+    assert (config.buffers["acc"].depth, config.bank_depth) == (20, 10)
+    assert config.channel_block == 24
+
+
 def test_a_buffer_holds_two_beats() -> None:
-    refused("out_bytes must be at least two beats of 16 bytes, not 16", bus_bytes=16,
-            out_bytes=16)
+    refused("out_bytes must be at least two beats of 16 bytes (of which a row of its memory has "
+            "one), not 16", bus_bytes=16, out_bytes=16)
 
 
 def test_dma_addresses_reach_16_mib() -> None:
     wide = replace(TINY, block_in=64, block_out=64, batch=16, inp_bytes=1 << 16,
                    wgt_bytes=1 << 16, res_bytes=1 << 16, acc_bytes=1 << 16, out_bytes=1 << 16,
                    par_bytes=1 << 16)
-    with pytest.raises(ConfigError, match=r"^acc_bytes must be at most 16 MiB, not 33554432$"):
+    with pytest.raises(ConfigError, match=r"^acc_bytes must be at most 16 MiB \(byte addresses "
+                                          r"have 24 bits\), not 33554432$"):
         replace(wide, acc_bytes=1 << 25)
 
 
@@ -231,8 +262,8 @@ def test_other_weight_bits_are_refused(bits) -> None:
 
 def test_wgt_holds_two_beats_of_unpacked_weights() -> None:
     wide = replace(TINY, bus_bytes=64, inp_bytes=128, wgt_bytes=128)
-    with pytest.raises(ConfigError, match=r"^wgt_bytes must be at least two beats of 128 bytes, "
-                                          r"not 128$"):
+    with pytest.raises(ConfigError, match=r"^wgt_bytes must be at least two beats of 128 bytes "
+                                          r"\(of which a row of its memory has one\), not 128$"):
         replace(wide, weight_bits=(8, 4))
 
 

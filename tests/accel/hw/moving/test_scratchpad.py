@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from accel.hw.moving.scratchpad import InputScratchpad, OutputScratchpad, TableScratchpad
-from accel.machine.config import AccelConfig, preset
+from accel.machine.config import AccelConfig, BufferGeometry, preset
 from accel.machine.timing import TIMING
 from tests.support.amaranth_sim import simulate
 from tests.support.slow_cases import each_once
@@ -21,22 +21,29 @@ def words(memory: bytearray, index: int, size: int) -> int:
     return int.from_bytes(memory[index * size:(index + 1) * size], "little")
 
 
-def run(dut, write, read, w_size: int, r_size: int, size: int, drive, steps: int = 300):
-    """Random writes and reads in every cycle, reads never at what is being written.
+def run(dut, write, read, w_size: int, r_size: int, size: int, drive, steps: int = 300,
+        late: bool = False):
+    """Random writes and reads in every cycle, reads never at what is being written, or was in the
+    cycle before where that comes `late`.
 
     Every read is checked `read_cycles` cycles later against a plain array of bytes.
     """
-    rng, memory, pending = random.Random(size + w_size), bytearray(size), []
+    rng, pending = random.Random(size + w_size), []
+    count = -(-size // w_size)
+    memory = bytearray(max(size, count * w_size))
 
     async def testbench(ctx):
-        for address in range(size // w_size):       # nothing is read that was not written
+        before = 0
+        for address in range(count):                # nothing is read that was not written
             memory[address * w_size:(address + 1) * w_size] = drive(ctx, rng, address, True)
             await ctx.tick()
         for cycle in range(steps):
-            address = rng.randrange(size // w_size)
+            address = rng.randrange(count)
             target = rng.randrange(size // r_size)
-            apart = target * r_size // w_size != address and address * w_size // r_size != target
-            reads = apart and rng.random() < 0.8
+            apart = all(not target * r_size - w_size < place * w_size < (target + 1) * r_size
+                        for place in ((address, before) if late and cycle else (address,)))
+            reads = apart and (cycle > 0 or not late) and rng.random() < 0.8
+            before = address
             ctx.set(read.addr, target)
             ctx.set(read.en, reads)
             if reads:
@@ -54,8 +61,23 @@ def run(dut, write, read, w_size: int, r_size: int, size: int, drive, steps: int
 def test_input_matches_an_array_of_bytes(part, bus_bytes):
     buffer, beats = part
     config = with_bus(bus_bytes, beats)
-    geometry = (config.buffers | config.parts)[buffer]
-    dut = InputScratchpad(config, geometry)
+    assert not config.rows_of(config.buffers[buffer], writes=False).divides
+    input_matches(config, (config.buffers | config.parts)[buffer])
+
+
+@each_once("entry, bus_bytes", [(3, 5), (12, 9), (24, 7), (25, 5), (1, 100)],
+           [1, 8, 128])
+def test_input_of_any_size_matches_an_array_of_bytes(entry, bus_bytes):
+    """Entries and chunks of which neither is a multiple of the other, and odd depths."""
+    block, depth = entry
+    size = max(-(-2 * bus_bytes // block), depth) * block
+    config = replace(TINY, block_in=block, bus_bytes=bus_bytes, inp_bytes=size,
+                     **{f"{name}_bytes": 1 << 16 for name in ("wgt", "res", "out", "par", "acc")})
+    input_matches(config, config.buffers["inp"])
+
+
+def input_matches(config: AccelConfig, geometry: BufferGeometry) -> None:
+    bus_bytes, dut = config.bus_bytes, InputScratchpad(config, geometry)
 
     def drive(ctx, rng, address, everything, old=b""):
         data = rng.randbytes(bus_bytes)
@@ -65,7 +87,8 @@ def test_input_matches_an_array_of_bytes(part, bus_bytes):
         ctx.set(dut.write.mask, mask)
         return bytes(data[i] if mask >> i & 1 else old[i] for i in range(bus_bytes))
 
-    run(dut, dut.write, dut.read, bus_bytes, geometry.entry_bytes, geometry.size_bytes, drive)
+    run(dut, dut.write, dut.read, bus_bytes, geometry.entry_bytes, geometry.size_bytes, drive,
+        late=config.rows_of(geometry, writes=False).divides)
 
 
 @pytest.mark.parametrize("bus_bytes", [4, 8, 64])
@@ -105,8 +128,21 @@ def test_tables_match_an_array_of_bytes(ports, bus_bytes):
 @each_once("rows, bus_bytes", [(1, 1), (4, 1), (4, 2), (1, 4)], [4, 16])
 def test_output_matches_an_array_of_bytes(rows, bus_bytes):
     batch, beats = rows
-    config = replace(TINY, bus_bytes=bus_bytes, batch=batch, vector_beats=beats)
-    geometry = config.parts["out"]
+    output_matches(replace(TINY, bus_bytes=bus_bytes, batch=batch, vector_beats=beats))
+
+
+@each_once("lanes, bus_bytes", [(3, 1), (12, 1), (12, 4), (24, 2), (25, 1), (1, 1)],
+           [1, 8, 128])
+def test_output_of_any_size_matches_an_array_of_bytes(lanes, bus_bytes):
+    block, beats = lanes
+    output_matches(replace(
+        TINY, block_out=block, bus_bytes=bus_bytes, vector_beats=beats,
+        out_bytes=max(-(-2 * bus_bytes // block), 7) * block,
+        **{f"{name}_bytes": 1 << 16 for name in ("wgt", "res", "inp", "par", "acc")}))
+
+
+def output_matches(config: AccelConfig) -> None:
+    bus_bytes, geometry = config.bus_bytes, config.parts["out"]
     dut = OutputScratchpad(config, geometry)
 
     def drive(ctx, rng, address, everything, old=b""):
