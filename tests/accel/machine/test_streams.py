@@ -278,9 +278,9 @@ def test_structures_are_refused_with_the_reason(message: str) -> None:
 
 
 @pytest.mark.parametrize(("size", "rule"), [
-    (500, "one of inp_bytes, wgt_bytes, res_bytes, par_bytes, acc_bytes, out_bytes, tab_bytes, or "
-          "a power of two of bytes"),
-    (8, "at least 4 entries of 4 bytes"), (1 << 25, "at most 65536 entries of 4 bytes (entry "
+    (-1, "one of inp_bytes, wgt_bytes, res_bytes, par_bytes, acc_bytes, out_bytes, tab_bytes, or "
+         "a number of bytes"),
+    (8, "at least 4 entries of 4 bytes (of which half are in use while half are filled)"), (1 << 25, "at most 65536 entries of 4 bytes (entry "
                                                     "addresses have 16 bits)")])
 def test_sizes_of_further_buffers_are_refused(size: int, rule: str) -> None:
     structure = SHIPPED_STRUCTURE.with_stream(
