@@ -190,7 +190,7 @@ CODE = {
     "code with an error": ("machine = 1 / 0\n", "ZeroDivisionError"),
     "a module that is none": ("import nothing_like_it\n", "nothing_like_it"),
     "no Python": ("this is no Python\n", "SyntaxError"),
-    "a replaced field": ("machine = lockstep.Machine(replace(TINY, batch=3))\n", "batch must be"),
+    "a replaced field": ("machine = lockstep.Machine(replace(TINY, batch=17))\n", "batch must be"),
     "instructions that can be read once": (
         "machine = lockstep.Machine(TINY, (one for one in SHIPPED))\n", "must be a tuple of"),
     "an instruction that is none": ("machine = machine_of('add')\n", "'add'"),
