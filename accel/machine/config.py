@@ -16,7 +16,7 @@ from typing import Any
 
 from accel.machine.dram import DRAM, Dram, DramError
 from accel.machine.limits import FieldLimits, limited, limits_of
-from accel.machine.rows import Rows
+from accel.machine.rows import MemoryRows
 from accel.machine.structure import SHIPPED_STRUCTURE, Structure, StructureError, Unit, UnitKind
 from accel.machine.timing import TIMING, CoreTiming, TimingError
 from compiler.errors import Error
@@ -340,10 +340,10 @@ class AccelConfig:
         size = self.structure.buffer(buffer).size
         return size if isinstance(size, int) else getattr(self, size)
 
-    def rows_of(self, seen: BufferGeometry, writes: bool) -> Rows:
+    def rows_of(self, seen: BufferGeometry, writes: bool) -> MemoryRows:
         """The rows of a buffer that a unit which computes sees so; whether that writes it."""
         chunk = self.bus_bytes if writes else self.written_bytes(seen.name)
-        return Rows(chunk, seen.entry_bytes, seen.depth)
+        return MemoryRows(chunk, seen.entry_bytes, seen.depth)
 
     def written_bytes(self, buffer: str) -> int:
         """Bytes that load writes to a buffer in a cycle, at most: a beat of the bus, of packed

@@ -18,7 +18,7 @@ from math import gcd
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class MemoryRows:
     """The rows of a memory; sizes in bytes.
 
     Parameters
@@ -43,7 +43,7 @@ class Rows:
 
     @property
     def count(self) -> int:
-        """Rows of the memory."""
+        """MemoryRows of the memory."""
         return -(-self.depth // self.entries)
 
     @property

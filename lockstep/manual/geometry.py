@@ -35,10 +35,10 @@ HEAD = (
     "[The machine](machine.md) says what hardware makes of the fields, [Which machine?](explore.md)"
     " varies them for networks.",
     "Sizes need not be powers of two; what others cost is estimated and reported. Channels in "
-    "memory are padded to multiples of block_in and of block_out, so blocks of 24 and 16 pad to 48; `run` "
-    "prints the share of the array that padding leaves. Where beats and entries are no multiples "
-    "of each other, a buffer's address is divided by a constant on its way to the memory, and out and "
-    "acc lose clock by that, which the estimate of clocks does not know.",
+    "memory are padded to multiples of block_in and of block_out, so blocks of 24 and 16 pad to "
+    "48; `run` prints the share of the array that padding leaves. Where beats and entries are no "
+    "multiples of each other, a buffer's address is divided by a constant on its way to the "
+    "memory, and out and acc lose clock by that, which the estimate of clocks does not know.",
     "This page is written from the declarations in `accel/machine/config.py`, "
     "`accel/machine/dram.py` and `accel/machine/timing.py` (`pytest "
     "tests/lockstep/test_geometry_page.py --update-golden`).")

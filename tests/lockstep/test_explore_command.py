@@ -98,7 +98,8 @@ def test_values_of_the_front_are_those_of_the_host(folder: Path) -> None:
     front = [answer["points"][number] for number in answer["front"]]
     assert front and all(point["checked"] == "" for point in front)
     assert {one["reason"] for one in answer["refused"]} == {
-        "wgt_bytes must be a power of two, not 5"}
+        "wgt_bytes must be at least 4 entries of 16 bytes (of which half are in use while half are "
+        "filled), not 5"}
 
 
 def test_the_same_again_measures_nothing(folder: Path, capsys, monkeypatch, tmp_path) -> None:
@@ -117,7 +118,7 @@ def test_the_same_again_measures_nothing(folder: Path, capsys, monkeypatch, tmp_
             in out)
     assert re.search(r"^\*? *block_out 8 .*gemm \d+%", out, re.MULTILINE)
     assert "machines on the front are those of the host, all programs are proved" in out
-    assert "such as: wgt_bytes must be a power of two, not 5" in out
+    assert "such as: wgt_bytes must be at least 4 entries of 16 bytes" in out
 
 
 @pytest.mark.parametrize(("options", "message"), [

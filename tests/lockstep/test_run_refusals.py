@@ -83,8 +83,9 @@ def test_dimensions_of_the_arrays_and_a_bound_input(capsys, tmp_path) -> None:
 
 def test_an_impossible_geometry(capsys, tmp_path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text(preset("tiny-1x4x4").to_toml().replace("batch = 1", "batch = 3"))
-    refused(capsys, f"Configuration {path}: batch must be a power of two, not 3", DIGITS,
+    path.write_text(preset("tiny-1x4x4").to_toml().replace("batch = 1", "batch = 17"))
+    refused(capsys, f"Configuration {path}: batch must be from 1 to 16, not 17: none that "
+            f"are larger have been compared with the RTL", DIGITS,
             "--target", f"accel:{path}")
 
 
@@ -153,7 +154,8 @@ def test_a_file_that_holds_no_arrays(capsys, tmp_path, kind: str, reason: str) -
     ("--input", "no.npz", "'no.npz' must be a file that exists"),
     ("--output", "no/y.npz", "'no/y.npz' must name a file in a folder that exists"),
     ("--json", "no/r.json", "'no/r.json' must name a file in a folder that exists"),
-    ("--bus-bytes", "3", "bus_bytes must be a power of two, not 3"),
+    ("--bus-bytes", "3", "bus_bytes must be a power of two, not 3: the bits "
+                          "of an address are a beat, and a byte in it"),
     ("--shape", "N=2", f"{DIGITS}: --shape N=2 names no dimension of the inputs; the symbolic "
                        f"ones are: none"),
     *((option, value, f"argument {option}: must be an integer of at least {low}, not {value!r} "

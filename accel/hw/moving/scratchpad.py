@@ -15,7 +15,7 @@ from amaranth.utils import exact_log2
 from accel.hw.interface import chunk_write, entry_read, table_read
 from accel.hw.parts import RAM_CYCLES, Ram, delayed, divided
 from accel.machine.config import AccelConfig, BufferGeometry
-from accel.machine.rows import Rows
+from accel.machine.rows import MemoryRows
 
 
 def chunk_read(config: AccelConfig, buffer: str) -> Signature:
@@ -51,7 +51,7 @@ def _selected(m: Module, row: list[Value], select: Value, width: int, extra: int
     return delayed(m, part, extra, "part", reset_less=True)
 
 
-def _place(rows: Rows, chunk: Value) -> tuple[Value, Value]:
+def _place(rows: MemoryRows, chunk: Value) -> tuple[Value, Value]:
     """The row and the slice of it in which a chunk begins."""
     return divided(Cat(Const(0, exact_log2(rows.chunk_slices)), chunk)
                    if rows.chunk_slices > 1 else chunk, rows.slices)
@@ -72,7 +72,7 @@ class InputScratchpad(wiring.Component):
     """A buffer that load writes and a compute unit reads.
 
     A chunk that is written in cycle t is seen by a read whose address comes in t + 1 or later, in
-    t + 2 where rows divide (`Rows.divides`); an address in cycle t gives its entry in
+    t + 2 where rows divide (`MemoryRows.divides`); an address in cycle t gives its entry in
     t + `read_cycles`. One chunk and one entry a cycle.
 
     Parameters

@@ -79,7 +79,8 @@ def test_parts_that_are_no_rows_or_lanes_of_one_are_refused(batch, block_out, be
 
 def test_packed_weights_of_an_entry_are_whole_bytes() -> None:
     refused("weight_bits must be such that an entry of wgt, 15 elements, has whole bytes in "
-            "memory, where addresses count bytes, not (8, 4)", block_in=3, block_out=5, weight_bits=(8, 4))
+            "memory, where addresses count bytes, not (8, 4)",
+            block_in=3, block_out=5, weight_bits=(8, 4))
 
 
 def test_a_buffer_has_the_whole_entries_that_fit() -> None:

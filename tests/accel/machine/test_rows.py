@@ -1,8 +1,8 @@
-"""Rows of memories: whole entries, and chunks in slices of one row and the next."""
+"""MemoryRows of memories: whole entries, and chunks in slices of one row and the next."""
 
 import pytest
 
-from accel.machine.rows import Rows
+from accel.machine.rows import MemoryRows
 
 
 @pytest.mark.parametrize(("chunk", "entry", "entries", "slice_bytes", "divides"), [
@@ -12,7 +12,7 @@ from accel.machine.rows import Rows
 ])
 def test_a_row_holds_whole_entries_and_is_as_long_as_a_chunk(chunk, entry, entries, slice_bytes,
                                                              divides) -> None:
-    rows = Rows(chunk, entry, 100)
+    rows = MemoryRows(chunk, entry, 100)
     assert (rows.entries, rows.slice_bytes, rows.divides) == (entries, slice_bytes, divides)
     assert rows.row_bytes == entries * entry < 2 * max(chunk, entry)
     assert rows.row_bytes >= chunk and rows.chunk_slices <= rows.slices

@@ -264,9 +264,9 @@ STRUCTURES = {
         ([("a", "res"), ("dst", "turned")], [replace(OUT, element="int7")]),
     "Element of buffer turned must not be accumulator: sums are in no memory, so none are loaded "
     "or stored": ([("a", "res"), ("dst", "turned")], [replace(OUT, element="accumulator")]),
-    "Shape of buffer turned must have batch, block_in, block_out and powers of two, not 3: an "
-    "address selects entries by its bits":
-        ([("a", "res"), ("dst", "turned")], [replace(OUT, shape=(3,))]),
+    "Shape of buffer turned must have batch, block_in, block_out and positive numbers, not 0: an "
+    "entry has elements":
+        ([("a", "res"), ("dst", "turned")], [replace(OUT, shape=(0,))]),
 }
 
 
@@ -278,10 +278,10 @@ def test_structures_are_refused_with_the_reason(message: str) -> None:
 
 
 @pytest.mark.parametrize(("size", "rule"), [
-    (500, "one of inp_bytes, wgt_bytes, res_bytes, par_bytes, acc_bytes, out_bytes, tab_bytes, or "
-          "a power of two of bytes"),
-    (8, "at least 4 entries of 4 bytes"), (1 << 25, "at most 65536 entries of 4 bytes (entry "
-                                                    "addresses have 16 bits)")])
+    (-1, "one of inp_bytes, wgt_bytes, res_bytes, par_bytes, acc_bytes, out_bytes, tab_bytes, or "
+         "a number of bytes"),
+    (8, "at least 4 entries of 4 bytes (of which half are in use while half are filled)"),
+    (1 << 25, "at most 65536 entries of 4 bytes (entry addresses have 16 bits)")])
 def test_sizes_of_further_buffers_are_refused(size: int, rule: str) -> None:
     structure = SHIPPED_STRUCTURE.with_stream(
         "turn", [("a", "res"), ("dst", "turned")], [replace(OUT, size=size)])
