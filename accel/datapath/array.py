@@ -23,15 +23,12 @@ before the first row and column, and results leave aligned, by registers behind 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from accel.datapath.dataflow import Interval
 from accel.datapath.placement import FACTOR_BITS
 from accel.machine.config import OUTPUT_STATIONARY, WEIGHT_STATIONARY
 from compiler.lazy import cached_property
-
-if TYPE_CHECKING:
-    from accel.datapath.plan import DatapathPlan
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,8 @@ class SystolicArray:
     bits : of a sum, as a lane of acc has them: sums wrap.
     soft : some multipliers are made of adders, so that all take a cycle more.
     ahead : iterations that there is room for before the array, where weights stay.
-    dot : the datapath of the total of a step, in each element of an array whose sums stay.
+    dot : the `DatapathPlan` of the total of a step, in each element of an array whose sums stay;
+        None for others.
     """
 
     dataflow: str
@@ -58,7 +56,7 @@ class SystolicArray:
     bits: int
     soft: bool
     ahead: int
-    dot: "DatapathPlan | None" = None
+    dot: Any = None
 
     @property
     def weights_stay(self) -> bool:

@@ -353,7 +353,7 @@ def plan(machine: Machine, unit: str) -> DatapathPlan:
 
 
 def _array(machine: Machine, made: DatapathPlan, soft: bool) -> SystolicArray | None:
-    """The array of a unit whose bodies sum products, as `accel.machine.arrays` demands."""
+    """The array of a unit whose bodies sum products, as `accel.machine.rules` demand."""
     config, timing, body = machine.config, machine.config.timing, made.bodies[0]
     if config.dataflow == ADDER_TREE:
         return None

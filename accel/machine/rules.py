@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
-from accel.machine import arrays, isa
-from accel.machine.config import (ELEMENTS, PARAM_BYTES, AccelConfig, ConfigError, element_bytes,
-                                  one_of)
+from accel.machine import isa
+from accel.machine.config import (ADDER_TREE, ELEMENTS, OUTPUT_STATIONARY, PARAM_BYTES,
+                                  AccelConfig, ConfigError, element_bytes, one_of)
 from accel.machine.immediates import NoRoom, whole_range
 from accel.machine.declare import (TABLE, Declaration, InstructionForm, immediate_fields, kinds_of,
                                    known_immediates, unfit, unit_of)
@@ -22,7 +22,7 @@ from accel.machine.streams import ROWS, StreamForm, misfits
 from accel.machine.structure import IMMEDIATE, Structure, UnitKind
 from compiler.ops.integers.arithmetic import PARAM
 from compiler.ops.patterns import Pattern
-from compiler.te import (Binary, Cast, Const, Expr, Read, Var, bits, is_float, is_integer,
+from compiler.te import (Binary, Cast, Const, Expr, Read, Reduce, Var, bits, is_float, is_integer,
                          is_record, is_signed, numpy_dtype, record_fields, substitute, walk)
 from compiler.tensorize import Immediate, Intrinsic, Operand
 from compiler.tensorize.cover import Uncovered, cover, leaf
@@ -35,6 +35,9 @@ RESERVED_FIELDS = frozenset({"c", *(name for layout in isa.FORMATS.values() for 
 
 RESERVED = {"finish": "fetch performs FINISH", "illegal": "unknown opcodes are called so"}
 """Names that instructions must not have, and why."""
+
+
+_ELEMENT = "the elements of a systolic array have a multiplier and an adder, nothing else"
 
 
 class DeclarationError(ConfigError):
@@ -472,7 +475,47 @@ def _operators_fit_a_pipeline(config, declaration, forms) -> Iterator[str]:
 
 def _arrays_sum_products(config, declaration, forms) -> Iterator[str]:
     if _kind(config, declaration) is UnitKind.GEMM:
-        yield from arrays.misfits(config, forms[0])
+        yield from _not_for_arrays(config, forms[0])
+
+
+def _not_for_arrays(config: AccelConfig, body: Intrinsic) -> Iterator[str]:
+    """Says what keeps a body of gemm from being computed by the array of the geometry's `dataflow`:
+    it must be the sum of ``a[row, i] * b[column, i]`` of integers over block_in."""
+    if config.dataflow == ADDER_TREE:
+        return
+    field = f"dataflow must be {ADDER_TREE} for {body.name}, not {config.dataflow!r}: "
+    if not is_integer(body.dst.dtype):
+        yield (f"{field}the order in which {body.dst.dtype} is summed up is part of its meaning, "
+               f"and an array has another")
+    elif body.immediates:
+        yield f"{field}immediate {body.immediates[0].name} would travel with each product, and "\
+              f"{_ELEMENT}"
+    elif not _sums_products(config, body):
+        yield (f"{field}it does not sum products of a row of each operand over block_in, and "
+               f"{_ELEMENT}")
+    elif config.dataflow == OUTPUT_STATIONARY and body.update not in ("assign", "sum"):
+        yield f"{field}its update is {body.update}, and sums stay in place"
+
+
+def _sums_products(config: AccelConfig, body: Intrinsic) -> bool:
+    value, shapes = body.value, ((config.batch, config.block_in),
+                                 (config.block_out, config.block_in))
+    if not isinstance(value, Reduce) or value.op != "sum" or len(value.axes) != 1 or \
+            not isinstance(value.value, Binary) or value.value.op != "mul" or \
+            tuple(operand.shape for operand in body.operands) != shapes:
+        return False
+    (lane, extent), (row, column) = value.axes[0], (axis.var for axis in body.axes)
+    places = {operand.name: (index, lane) for operand, index in
+              zip(body.operands, (row, column), strict=True)}
+    factors = [_factor(factor) for factor in (value.value.a, value.value.b)]
+    return extent == config.block_in and {read.buffer.name: tuple(read.indices)
+                                          for read in factors if read is not None} == places
+
+
+def _factor(factor: Expr) -> Read | None:
+    """The element that a factor is, whatever the type it is widened to."""
+    inner = factor.value if isinstance(factor, Cast) else factor
+    return inner if isinstance(inner, Read) else None
 
 
 def _components_fit(config, declaration, forms) -> Iterator[str]:
