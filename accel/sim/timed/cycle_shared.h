@@ -60,6 +60,7 @@ public:
         }
         if (load.requests() && has_room && owns(load.asked())) {
             order_.push(now, {true, load.asked().last});
+            count_for(load.asked());
             load.grant();
         }
         if (head && !full) {
@@ -94,6 +95,10 @@ private:
         order_.pop(board_.now);
     }
 
+    void count_for(const Request &request) {
+        board_.count(request.index, access::shared, request.last + 1);
+    }
+
     void write_to(bool own) {
         here_ = own;
         unanswered_++;
@@ -115,6 +120,7 @@ private:
         if (ends) acks_.push(now + 2);
         if (store.requests() && owns(store.asked()) && may && free) {
             left_ = store.asked().last + 1;
+            count_for(store.asked());
             store.grant();
             write_to(true);
         }
