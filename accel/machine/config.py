@@ -192,7 +192,8 @@ class AccelConfig:
                 raise ConfigError(f"{field.name} must be a string, not {value!r}")
             if field.type is int and (not isinstance(value, int) or isinstance(value, bool)
                                       or value < min(limits_of(field).least, 1)):
-                raise ConfigError(f"{field.name} must be a positive integer, not {value!r}")
+                kind = "a positive" if limits_of(field).least else "0 or a positive"
+                raise ConfigError(f"{field.name} must be {kind} integer, not {value!r}")
         self._order_weight_bits()
         self._require("records", isinstance(self.records, list | tuple) and all(
             isinstance(name, str) for name in self.records), "a list of names")
