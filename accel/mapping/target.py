@@ -293,9 +293,10 @@ class AccelTarget:
     def _work(self, layer: MappedLayer) -> Work:
         """The work of a layer, and its bound with the fastest memory: whatever the memory behind
         the machine is, it is no greater. A machine without a datapath, as some have that only the
-        functional simulator runs, has no bounds; nor has a layer of a stream unit.
+        functional simulator runs, has no bounds; nor has a layer of a stream unit, nor one of a
+        machine with a shared scratchpad, whose bytes need not come from the memory.
         """
-        if layer.operator.stream:
+        if layer.operator.stream or self.machine.config.shared_bytes:
             return work_of(layer)
         try:
             bound = bound_of(self.machine, layer, self.threads, Dram(latency=0))

@@ -266,6 +266,7 @@ private:
         if (!offer.read_valid || !owners_.valid(board_.now)) return;
         Owner owner = owners_.front();
         taken.read = !owner.load || (load.takes_beat() && shared_.passes());
+        if (owner.load && !shared_.passes()) board_.go_on(MEMORY);      // it stays offered
         if (!taken.read) return;
         moved(owner.load ? 1 : 0, 1, board_.now);
         bool last = ++beat_ == owner.beats;

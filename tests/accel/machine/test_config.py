@@ -202,7 +202,7 @@ def test_a_directory_is_refused(tmp_path) -> None:
 def test_geometry_is_all_but_the_name_the_clock_and_the_memory() -> None:
     assert set(asdict(TINY)) - set(TINY.geometry()) == {"name", "clock_mhz", "memory",
                                                         "weight_bits", "weight", "records",
-                                                        "timing", "structure"}
+                                                        "timing", "structure", "shared_bytes"}
     assert all(getattr(TINY, key) == value for key, value in TINY.geometry().items())
 
 

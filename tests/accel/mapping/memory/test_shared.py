@@ -46,7 +46,7 @@ def test_what_is_moved_most_comes_first_and_what_does_not_fit_lies_there_in_part
     sizes = {"often": 192, "twice": 128, "large": 640}
     lives = {"often": (0, 1), "twice": (1, 2), "large": (0, 2)}
     offsets, total = allocate_shared(
-        sizes, lives, {"often": 960, "twice": 256, "large": 1280}, 256)
+        sizes, lives, {"often": 960, "twice": 384, "large": 1280}, 256)
     assert offsets == {"often": 0, "twice": 192, "large": 320} and total == 960
     offsets, _ = allocate_shared(sizes, lives, {"often": 192, "twice": 128, "large": 6400}, 256)
     assert offsets["large"] == 0
