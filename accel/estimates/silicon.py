@@ -38,7 +38,8 @@ def silicon_area(machine: Machine, silicon: Silicon) -> SiliconArea:
 
 
 def memory_kib(machine: Machine) -> float:
-    """KiB of the buffers and of the shared scratchpad; each reader has a copy of its own, of tables one for each lookup."""
+    """KiB of the buffers and of the shared scratchpad; each reader has a copy of its own, of
+    tables one for each lookup."""
     machine = machine.in_roles
     buffers = machine.config.buffers
     return (machine.config.shared_bytes + buffers["acc"].size_bytes + sum(

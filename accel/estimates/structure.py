@@ -63,8 +63,9 @@ def parts(machine: Machine) -> dict[str, CorePart]:
         for name, part in _vector(machine, unit).items()}
     streams = {name: part for unit in machine.structure.of_kind(Kind.STREAM)
                for name, part in _stream(machine, unit).items()}
-    return {**_common(machine), **_shared(machine), **_memory_port(machine), **_load(machine), **_store(machine),
-            **_gemm(machine), **vectors, **streams, **_buffers(machine), **_queues(machine)}
+    return {**_common(machine), **_shared(machine), **_memory_port(machine),
+            **_load(machine), **_store(machine), **_gemm(machine), **vectors, **streams,
+            **_buffers(machine), **_queues(machine)}
 
 
 def _common(machine: Machine) -> dict[str, CorePart]:
@@ -76,7 +77,7 @@ def _common(machine: Machine) -> dict[str, CorePart]:
 
 
 def _shared(machine: Machine) -> dict[str, CorePart]:
-    """The shared scratchpad, as its netlist has it; without the memory, whose blocks are counted."""
+    """The shared scratchpad, as its netlist has it; the blocks of its memory are counted."""
     config = machine.config
     if not config.shared_bytes:
         return {}

@@ -66,8 +66,7 @@ class CoreTiming:
     chunk_cycles: int = _cycles(
         2, "from a step of load to its chunk at the buffer's write port", 2)
     shared_cycles: int = _cycles(
-        2, "from a place in the shared scratchpad that is read until its beat can be offered; "
-           "machines that have one", 2)
+        2, "from a place in the shared scratchpad that is read until its beat can be offered", 2)
     closing_cycles: int = _cycles(
         2, "from a burst's last beat, or acknowledgement, until another may take its place", 2)
     bursts: int = _depth(64, "bursts", "bursts in flight, reads and writes together")

@@ -50,8 +50,8 @@ TIMING = (
     "[The machine](machine.md#time) says what each means, and which others follow.")
 DOUBLED = (
     f"Estimates for an ECP5 ([what they are](estimates.md)) of {MACHINE}, and of the same machine "
-    f"with one field doubled; of `shared_bytes`, which is 0, with {SHARED}. Multipliers and block RAMs are counted, the other figures come from "
-    "the model.")
+    f"with one field doubled; `shared_bytes`, which is 0, becomes {SHARED}. Multipliers and block "
+    "RAMs are counted, the other figures come from the model.")
 
 
 def geometry_page() -> str:
