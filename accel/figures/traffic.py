@@ -54,7 +54,7 @@ def _bytes(machine: Machine, program: AccelProgram) -> tuple[np.ndarray, np.ndar
 
 def _shared(machine: Machine, program: AccelProgram, runs: Runs, moved: np.ndarray, most: int
             ) -> np.ndarray:
-    """Those of the `moved` bytes of words that lie in the shared scratchpad."""
+    """The share of the `moved` bytes of words that lies in the shared scratchpad."""
     window = program.shared_bytes(machine)
     if window.start == window.stop:
         return np.zeros(len(moved), np.int64)

@@ -1,4 +1,4 @@
-"""Which bytes of memory words of load and store move, seen by hundreds of them at once."""
+"""The bytes of memory that words of load and store move, of many words at once."""
 
 from dataclasses import dataclass
 
@@ -66,7 +66,7 @@ class Runs:
         return moved
 
     def moved_within(self, word: int, most: int, low: int, high: int) -> int:
-        """Those of these bytes of a word that lie from `low` to before `high`."""
+        """The bytes of these of a word that lie from `low` to before `high`."""
         starts, run = self.starts(word), int(self.run[word])
         step = np.diff(starts)
         again = (0 <= step) & (step < run) & (run <= most)

@@ -50,7 +50,7 @@ class Shared(wiring.Component):
         return m
 
     def _own(self, addr: Value) -> tuple[Value, Value]:
-        """Whether an address is one of those here, and the beat in which it is."""
+        """Decodes an address: is it one of those here, and in which beat of them does it lie?"""
         block = (addr[BLOCK_BITS:] - self.base[BLOCK_BITS:])[:32 - BLOCK_BITS]
         bits = exact_log2(self._config.shared_bytes)
         beat = Cat(addr[exact_log2(self._config.bus_bytes):BLOCK_BITS], block)

@@ -1,4 +1,4 @@
-"""What a group of layers moves of each tensor, and how much of one must be kept at the same time.
+"""Rings: places of tensors of which only some rows are kept at the same time.
 
 A layer without products runs between the tiles of the one before it, a few tiles later. Where it
 alone reads what that one writes, rows that it has read may be written anew: row r lies where row
@@ -62,7 +62,7 @@ class _Movers:
 
     @classmethod
     def of(cls, machine: Machine, stream: Stream, start: int, size: int) -> "_Movers":
-        """Those of a tensor that lies from `start` on in the activations segment."""
+        """The words that move bytes of a tensor that lies from `start` on in the activations segment."""
         found = [np.zeros((8, 0), np.int64)]
         kept = machine.config.kept_beats * machine.config.bus_bytes
         for opcode, name in machine.names.items():

@@ -1,4 +1,4 @@
-"""Which activations lie in the shared scratchpad: the first bytes of their segment.
+"""Allocation of activations in the shared scratchpad, the first bytes of their segment.
 
 A value may lie there in part: its first bytes in the scratchpad, the others behind it in DRAM.
 """
