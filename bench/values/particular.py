@@ -40,6 +40,22 @@ def _quotient(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) 
     return Interval.hull(middle, [run([x, y]) for x in (a.low, a.high) for y in (b.low, b.high)])
 
 
+def _tangent(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
+    """Tan rises between its poles, which are half turns apart, and may be anything around one."""
+    x, = inputs
+    assert x is not None
+    ends = x.low.astype(np.float64), x.high.astype(np.float64)
+    with np.errstate(all="ignore"):
+        more = np.maximum(*np.abs(ends)) * ROUNDING
+        below, above = np.floor((ends[0] - more) / np.pi + 0.5), np.floor(
+            (ends[1] + more) / np.pi + 0.5)
+    crosses = ~(below == above)                     # infinite ends, too
+    made = rising(node, inputs, middle, run)
+    whole = Interval.unknown(middle)
+    return Interval(np.where(crosses, whole.low, made.low).astype(middle.dtype), middle,
+                    np.where(crosses, whole.high, made.high).astype(middle.dtype))
+
+
 def _power(node: onnx.NodeProto, inputs: Intervals, middle: Array, run: Run) -> Interval:
     """Powers of integers that the type does not hold may be anything."""
     made = elementwise(node, inputs, middle, run)
@@ -273,4 +289,5 @@ RULES: dict[str, Spread] = {
                      "GroupNormalization", "MeanVarianceNormalization", "LpNormalization"),
                     _normalized),
     "Resize": _resize, "Pow": _power, "Where": _where, "Div": _quotient, "Gather": _gather,
+    "Tan": _tangent,
 }

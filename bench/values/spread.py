@@ -58,7 +58,7 @@ OF_ONE = frozenset((
 """Functions that are computed from numbers as large as 1, whatever they give."""
 
 ELEMENTWISE = frozenset((
-    "OneHot Abs Cos Sin Tan Acos Neg Reciprocal HardSwish Mish Swish Gelu Shrink BitwiseNot Not "
+    "OneHot Abs Cos Sin Acos Neg Reciprocal HardSwish Mish Swish Gelu Shrink BitwiseNot Not "
     "Cosh BatchNormalization Mul PRelu Pow BitwiseAnd BitwiseOr BitwiseXor BitShift And Or Xor "
     "Sub Mod").split())
 

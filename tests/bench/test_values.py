@@ -234,6 +234,18 @@ def test_logarithms_of_sums_are_as_far_off_as_the_sums():
     assert 1e-5 < made.high - made.low < 1e-3
 
 
+def test_a_tangent_is_anything_around_a_pole():
+    """Else it rises: places between the ends say little of what is near the pole."""
+    low = np.array([-9.6, 1.2, 1.58, -np.inf], np.float32)
+    x = Interval(low, low, np.array([-7.8, 1.5, 4.7, 0], np.float32))
+    node = onnx.helper.make_node("Tan", ["x"], ["y"])
+    made, = spread(node, [x], [np.tan(np.where(np.isinf(low), 0, low))], 26)
+    np.testing.assert_array_equal(np.isinf(made.low), [True, False, False, True])
+    np.testing.assert_array_equal(np.isinf(made.high), [True, False, False, True])
+    np.testing.assert_allclose(made.high[1:3], np.tan([1.5, 4.7]), rtol=1e-3)
+    np.testing.assert_allclose(made.low[1:3], np.tan([1.2, 1.58]), rtol=1e-3)
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (1, 2)])
 def test_a_softmax_of_far_ends_is_anything(shape):
     """What an end leaves of the sum is no difference of sums, of which rounding makes 0."""
