@@ -63,7 +63,7 @@ def _shared(machine: Machine, program: AccelProgram, runs: Runs, moved: np.ndarr
     inside = (window.start <= bases + low) & (bases + high <= window.stop)
     outside = (bases + high <= window.start) | (window.stop <= bases + low)
     shared = np.where(inside, moved, 0)
-    for word in np.flatnonzero(~(inside | outside)):
+    for word in np.flatnonzero(~(inside | outside)).tolist():
         shared[word] = runs.moved_within(word, most, window.start - bases[word],
                                          window.stop - bases[word])
     return shared

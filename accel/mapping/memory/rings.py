@@ -146,7 +146,7 @@ def ringed(machine: Machine, stream: Stream, ring: Ring) -> Stream:
             parts = _cut(parts[0], int(loop), int(steps))
         for number, part in enumerate(parts):
             moved = ring.offset - ring.start - (int(low) + number) * ring.period
-            fields = part.fields | {"dram": (part.fields["dram"] + moved) % (1 << 32)}
+            fields = {**part.fields, "dram": (part.fields["dram"] + moved) % (1 << 32)}
             raw = replace(part, fields=fields).encode(machine).to_bytes(isa.WORD_BYTES, "little")
             words[places[word] + number] = np.frombuffer(raw, np.uint8)
     return replace(result, words=words)
@@ -155,7 +155,7 @@ def ringed(machine: Machine, stream: Stream, ring: Ring) -> Stream:
 def _cut(word: Instruction, number: int, steps: int) -> list[Instruction]:
     """A word as two, of which the first has so many steps of a loop, padding before them left out;
     of loop −1 so many bytes of the run."""
-    fields = word.fields
+    fields = dict(word.fields)
     if number < 0:
         ends = fields | {"run": fields["run"] - steps, "dram": fields["dram"] + steps,
                          "address": fields["address"] + steps}
