@@ -62,7 +62,7 @@ class _Movers:
 
     @classmethod
     def of(cls, machine: Machine, stream: Stream, start: int, size: int) -> "_Movers":
-        """The words that move bytes of a tensor that lies from `start` on in the activations segment."""
+        """The words of a tensor that lies from `start` on in the activations segment."""
         found = [np.zeros((8, 0), np.int64)]
         kept = machine.config.kept_beats * machine.config.bus_bytes
         for opcode, name in machine.names.items():

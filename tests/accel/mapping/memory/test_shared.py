@@ -13,8 +13,9 @@ from accel.machine.program import AccelProgram, ProgramError, finish
 from accel.mapping.memory.allocate import allocate
 from accel.mapping.memory.shared import allocate_shared
 from accel.mapping.target import AccelTarget
+from accel.sim.checking.check import check
 from accel.sim.timed import cycle
-from tests.support.integer_graphs import Net, assert_right
+from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
 from tests.support.machines import TINY
 
 lives = st.tuples(st.integers(0, 9), st.integers(0, 4)).map(lambda p: (p[0], p[0] + p[1]))
@@ -96,6 +97,16 @@ def test_rows_between_two_layers_lie_in_a_ring(pool: dict[str, tuple[int, ...]])
 def test_machines_with_own_units(name: str) -> None:
     net, own = network(), load_machine(f"examples/machines/{name}.py")
     assert_right(with_shared(4096, own), net.graph(net.nodes[-1].outputs[0]), net.samples())
+
+
+@pytest.mark.slow
+def test_rtl_and_simulators_agree() -> None:
+    """On programs of the check, and on a network whose tensors lie there in part and in rings."""
+    machine, net = with_shared(1024), network()
+    report = check(machine, 20)
+    assert report.difference is None and not report.left_out
+    program = assert_right(machine, net.graph(net.nodes[-1].outputs[0]), net.samples())
+    assert_simulators_agree(machine, program, net.samples())
 
 
 def test_a_program_without_room_for_the_scratchpad_is_refused() -> None:
