@@ -89,7 +89,8 @@ def energy_units(machine: Machine) -> tuple[str, ...]:
     """All that takes energy in a machine: `ENERGY_UNITS`, and the units and buffers that it has
     besides the shipped ones."""
     structure = machine.in_roles.structure
-    own = (*structure.buffer_names, *structure.names)
+    shared = ("shared",) if machine.config.shared_bytes else ()
+    own = (*shared, *structure.buffer_names, *structure.names)
     return (*ENERGY_UNITS[:-1], *(name for name in own if name not in ENERGY_UNITS),
             ENERGY_UNITS[-1])
 
@@ -177,8 +178,17 @@ def _moving(config: AccelConfig, table: EnergyTable) -> dict[str, tuple[str, flo
     return {"fetch.words": ("fetch", 4 * word * table.register_pj),
             "dram.read": ("dram", bus * table.dram_pj), "dram.write": ("dram", bus * table.dram_pj),
             "dram.rows": ("dram", table.row_pj),
+            **_shared(config, table),
             "load.beats": ("load", twice), "load.chunks": ("load", twice),
             "store.beats": ("store", twice), "store.chunks": ("store", twice)}
+
+
+def _shared(config: AccelConfig, table: EnergyTable) -> dict[str, tuple[str, float]]:
+    """A beat of the shared scratchpad, which is one memory of the bus's width."""
+    if not config.shared_bytes:
+        return {}
+    pj = table.access_pj(config.shared_bytes, 8 * config.bus_bytes)
+    return {"shared.read": ("shared", pj), "shared.write": ("shared", pj)}
 
 
 def _datapaths(machine: Machine) -> dict[str, DatapathPlan]:

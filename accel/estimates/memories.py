@@ -163,4 +163,6 @@ def shallow_blocks(machine: Machine) -> bool:
     """True if queues of instructions are block RAMs: where enough are left."""
     machine, rows = machine.in_roles, 2 * machine.config.queue_depth
     queues = len(machine.structure.units) * (blocks(WORD_BITS, rows) + blocks(INDEX_BITS, rows))
-    return sum(buffer_blocks(machine, instantiated=True).values()) + queues <= FULL
+    shared = blocks(8 * machine.config.bus_bytes,
+                    machine.config.shared_bytes // machine.config.bus_bytes)
+    return sum(buffer_blocks(machine, instantiated=True).values()) + queues + shared <= FULL

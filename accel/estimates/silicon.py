@@ -38,8 +38,9 @@ def silicon_area(machine: Machine, silicon: Silicon) -> SiliconArea:
 
 
 def memory_kib(machine: Machine) -> float:
-    """KiB of the buffers; each reader has a copy of its own, of tables one for each lookup."""
+    """KiB of the buffers and of the shared scratchpad; each reader has a copy of its own, of
+    tables one for each lookup."""
     machine = machine.in_roles
     buffers = machine.config.buffers
-    return (buffers["acc"].size_bytes + sum(
+    return (machine.config.shared_bytes + buffers["acc"].size_bytes + sum(
         copy.ports * buffers[copy.buffer].size_bytes for copy in buffer_copies(machine))) / 1024

@@ -11,12 +11,13 @@ from functools import cache
 
 from accel.datapath.plan import DatapathPlan, plan
 from accel.estimates.amounts import Amounts, amounts
-from accel.estimates.memories import (BufferCopy, buffer_blocks, buffer_copies, distributed,
-                                      queue_blocks, shallow_blocks)
+from accel.estimates.memories import (BufferCopy, blocks, buffer_blocks, buffer_copies,
+                                      distributed, queue_blocks, shallow_blocks)
 from accel.estimates.netlists import NETLIST, NetlistAmounts, amounts_by_module, summed
 from accel.hw.core.counters import COUNTER_BITS
 from accel.hw.interface import INDEX_BITS
 from accel.hw.issue import record_layout
+from accel.hw.moving.shared import Shared
 from accel.hw.parts import GROUP
 from accel.hw.stream.unit import StreamUnit
 from accel.machine.config import AccelConfig
@@ -63,16 +64,27 @@ def parts(machine: Machine) -> dict[str, CorePart]:
         for name, part in _vector(machine, unit).items()}
     streams = {name: part for unit in machine.structure.of_kind(UnitKind.STREAM)
                for name, part in stream_parts(machine, unit).items()}
-    return {**_shared(machine), **_memory_port(machine), **_load(machine), **_store(machine),
-            **_gemm(machine), **vectors, **streams, **_buffers(machine), **_queues(machine)}
+    return {**_common(machine), **_shared(machine), **_memory_port(machine),
+            **_load(machine), **_store(machine), **_gemm(machine), **vectors, **streams,
+            **_buffers(machine), **_queues(machine)}
 
 
-def _shared(machine: Machine) -> dict[str, CorePart]:
+def _common(machine: Machine) -> dict[str, CorePart]:
     """The part in which all units meet: it grows with their number, tokens with their pairs."""
     count, shipped = len(machine.structure.units), len(SHIPPED_STRUCTURE.units)
     one, pair = ({"one": (count / shipped)**power} for power in (1, 2))
     return {"core": _plain(), "control": CorePart(one, one), "tokens": CorePart(pair, pair),
             "counters": CorePart(one, one, 2 * count * distributed(COUNTER_BITS, 16))}
+
+
+def _shared(machine: Machine) -> dict[str, CorePart]:
+    """The shared scratchpad, as its netlist has it; the blocks of its memory are counted."""
+    config = machine.config
+    if not config.shared_bytes:
+        return {}
+    logic = summed([*amounts_by_module(netlist_of(Shared(config), "shared")).values()])
+    rams = blocks(8 * config.bus_bytes, config.shared_bytes // config.bus_bytes)
+    return {"shared": replace(part_of(logic), block_rams=rams)}
 
 
 def _held(machine: Machine) -> int:

@@ -43,6 +43,7 @@ class AccessProfile:
         ``fetch.words`` : instruction words read.
         ``load.beats``, ``store.beats`` : beats of `bus_bytes` that these move.
         ``dram.read``, ``dram.write`` : all beats on the memory port, those of words included.
+        ``shared.read``, ``shared.write`` : beats of the shared scratchpad, where there is one.
         ``dram.rows`` : rows of the memory that were opened, where it has rows.
         ``load.chunks``, ``store.chunks`` : steps that write a buffer, or read one.
         ``BUFFER.read``, ``BUFFER.write`` : accesses of one port of a buffer, each as wide as the
@@ -108,8 +109,12 @@ class _LayerCounter:
         beats = max(1, isa.WORD_BYTES // self._machine.config.bus_bytes)
         one = np.ones(len(self._words), np.int64)
         self._add("fetch.words", one)
-        self._add("dram.read", beats * one + self._of["beats"] * self._named("load"))
-        self._add("dram.write", self._of["beats"] * self._named("store"))
+        outside = self._of["beats"] - self._of["shared"]
+        self._add("dram.read", beats * one + outside * self._named("load"))
+        self._add("dram.write", outside * self._named("store"))
+        if self._machine.config.shared_bytes:
+            self._add("shared.read", self._of["shared"] * self._named("load"))
+            self._add("shared.write", self._of["shared"] * self._named("store"))
         self._add("dram.rows", self._of["rows"])
         self._dma("load", "write")
         self._dma("store", "read")

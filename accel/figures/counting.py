@@ -134,12 +134,13 @@ def _moved(machine: Machine, unit: Unit, layout: data.Layout, words: np.ndarray
     """Beats on the memory port, and chunks of buffers, as the steps of a run make them."""
     counts = [_steps(machine, unit, layout, word[None]) for word in words]
     return {kind: np.array([one[place] for one in counts], np.int64)
-            for place, kind in enumerate(("beats", "chunks"))}
+            for place, kind in enumerate(("beats", "chunks", "shared"))}
 
 
 def _steps(machine: Machine, unit: Unit, layout: data.Layout, word: np.ndarray
-           ) -> tuple[int, int]:
-    """Beats and chunks of one instruction, all of whose runs are looked at at once."""
+           ) -> tuple[int, int, int]:
+    """Beats and chunks of one instruction, all of whose runs are looked at at once, and the beats
+    that are the shared scratchpad's."""
     def field(name: str) -> int:
         return int(column(layout, word, name)[0])
 
@@ -155,10 +156,13 @@ def _steps(machine: Machine, unit: Unit, layout: data.Layout, word: np.ndarray
         pad = (pad[..., None] | (at < before) | (at + after >= extent)).reshape(-1)
     last, within = field("run") - 1, machine.config.bus_bytes - 1
     ends = (memory & within) + last >> bits, (buffer & within) + last >> bits
-    if unit.reads:
-        return int((ends[0] + 1).sum()), int((ends[1] + 1).sum())
-    beats = np.where(pad, 0, ends[0] + 1)
-    return int((beats - _again(machine, memory, ends[0] + 1, pad)).sum()), int((ends[1] + 1).sum())
+    pad, again = pad & bool(unit.writes), np.zeros_like(memory)
+    if unit.writes:
+        again = _again(machine, memory, ends[0] + 1, pad)
+    beats, chunks = np.where(pad, 0, ends[0] + 1 - again), int((ends[1] + 1).sum())
+    border = machine.config.shared_bytes * (field("base") == isa.BASES.index("activations")) >> bits
+    shared = np.clip(border - (memory >> bits) - again, 0, beats)
+    return int(beats.sum()), chunks, int(shared.sum())
 
 
 def _again(machine: Machine, memory: np.ndarray, beats: np.ndarray, pad: np.ndarray) -> np.ndarray:

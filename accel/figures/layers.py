@@ -92,7 +92,8 @@ def _ratio(a: float, b: float) -> float:
 def layer_rows(machine: Machine, program: AccelProgram, work: Sequence[Sequence[Work]],
                run: Run) -> list[LayerRow]:
     """A row for each group of layers computed at the same time, and one for the rest."""
-    moved = dram_bytes(machine, program)
+    moved, config = dram_bytes(machine, program), machine.config
+    bytes_a_cycle = config.bus_bytes * (2 if config.shared_bytes else 1)    # reads beside writes
     *intervals, rest = _intervals(program, run)
     rows, begin, before = [], 0, None
     for group, (name, end), interval in zip(work, program.layers, intervals, strict=True):
@@ -100,7 +101,7 @@ def layer_rows(machine: Machine, program: AccelProgram, work: Sequence[Sequence[
         moves = sum(layer.input_bytes + layer.other_bytes for layer in group)
         moves -= group[0].input_bytes if again else 0       # another part of the node before
         products = sum(layer.products for layer in group)
-        ideal = max(products, -(-moves // machine.config.bus_bytes))
+        ideal = max(products, -(-moves // bytes_a_cycle))
         rows.append(_row(machine, name, " + ".join(layer.node.op for layer in group), *interval,
                          ideal_cycles=ideal, macs=sum(layer.macs for layer in group),
                          products=products, dram_bytes=int(moved[begin:end].sum()),

@@ -55,7 +55,7 @@ ADDER_TREE, WEIGHT_STATIONARY, OUTPUT_STATIONARY = DATAFLOWS = (
 array in which the weights, or the sums, stay where they are."""
 
 LEFT_OUT = {"weight_bits": [8], "weight": "int8", "records": [], "timing": {},
-            "dataflow": ADDER_TREE}
+            "dataflow": ADDER_TREE, "shared_bytes": 0}
 """Fields with these values are no part of `AccelConfig.geometry`: machines that do not have what
 the field stands for keep their hash."""
 
@@ -144,6 +144,10 @@ class AccelConfig:
     out_bytes: int = _buffer("out, which holds results for store")
     tab_bytes: int = _buffer("tab, which holds tables", "block RAM for each lane of vector: every "
                              "one has a copy", 2048)
+    shared_bytes: int = limited(
+        "size of the scratchpad between the memory port and load and store, which holds the first "
+        "bytes of the activations segment; 0: there is none", "bytes", "block RAM", default=0,
+        least=0, is_power_of_two=True, rule="0, or from 1024 to 16 MiB")
     bus_bytes: int = limited(
         "width of the memory port", "bytes",
         "shifters and masks of load and store, and ports of buffers", default=8, most=128,
@@ -204,8 +208,9 @@ class AccelConfig:
             if field.type is str and not isinstance(value, str):
                 raise ConfigError(f"{field.name} must be a string, not {value!r}")
             if field.type is int and (not isinstance(value, int) or isinstance(value, bool)
-                                      or value <= 0):
-                raise ConfigError(f"{field.name} must be a positive integer, not {value!r}")
+                                      or value < min(limits_of(field).least, 1)):
+                kind = "a positive" if limits_of(field).least else "0 or a positive"
+                raise ConfigError(f"{field.name} must be {kind} integer, not {value!r}")
         self._order_weight_bits()
         self._require("records", isinstance(self.records, list | tuple) and all(
             isinstance(name, str) for name in self.records), "a list of names")
@@ -214,6 +219,8 @@ class AccelConfig:
             limits = limits_of(field)
             if field.type is int and (rule := limits.broken(getattr(self, field.name))):
                 self._require(field.name, False, rule, limits.why)
+        self._require("shared_bytes", not self.shared_bytes or 1024 <= self.shared_bytes <= 1 << 24,
+                      "0, or from 1024 to 16 MiB")
         self._require("vector_beats", self.vector_beats <= self.lanes,
                       f"at most the {self.lanes} lanes of an entry")
         rows, columns = self.vector_tile

@@ -140,7 +140,8 @@ class AccelProgram:
     ----------
     words : instruction words as uint8 of shape (count, 64), little-endian.
     weights : initial bytes of the weights segment (weights and parameters).
-    activations_bytes, io_bytes : sizes of the two segments that the program writes.
+    activations_bytes, io_bytes : sizes of the two segments that the program writes; the first has
+        at least the bytes of the machine's shared scratchpad, which hold its first bytes.
     program_bytes : room for words, of longer streams too; 0 for no more than its own.
     inputs, outputs : tensors of the io segment.
     origins : where each instruction comes from; empty where that is unknown.
@@ -167,6 +168,8 @@ class AccelProgram:
         stream = (instructions if isinstance(instructions, Stream)
                   else Stream.of(machine, instructions))
         parts.setdefault("origins", stream.origins)
+        parts["activations_bytes"] = max(parts.get("activations_bytes", 0),
+                                         machine.config.shared_bytes)
         return cls(machine.hash, stream.words, **parts, machine=machine.record)
 
     @property
@@ -195,6 +198,12 @@ class AccelProgram:
             addresses[name] = top
             top += -(-self.segment_sizes[name] // ALIGNMENT) * ALIGNMENT
         return addresses
+
+    def shared_bytes(self, machine: Machine) -> slice:
+        """The bytes of the memory image that lie in the machine's shared scratchpad: those of the
+        memory behind the core are as they were, whatever a run writes."""
+        begin = self.bases["activations"]
+        return slice(begin, begin + machine.config.shared_bytes)
 
     @property
     def memory_bytes(self) -> int:
@@ -246,6 +255,10 @@ class AccelProgram:
                                f"{known or self.machine_hash[:12]}, not {machine.record}"
                                + (f": {known.difference(machine.record)}" if known else "")
                                + "; compile it again")
+        if self.activations_bytes < machine.config.shared_bytes:
+            raise ProgramError(f"activations_bytes must be at least the shared_bytes of "
+                               f"{machine.config.name}, {machine.config.shared_bytes}, not "
+                               f"{self.activations_bytes}")
 
     def instruction(self, machine: Machine, index: int) -> Instruction:
         """One decoded instruction."""

@@ -21,12 +21,13 @@ ACTIVITIES = SHIPPED_STRUCTURE.activities
 """In every cycle of a run each unit is in exactly one of these."""
 
 ACCESSES = ("iterations", "folds", "acc", "res", "par", "beats", "chunks", "rows",
-            "weights", "meets")
+            "shared", "weights", "meets")
 """What the cycle simulator counts for every instruction.
 
 iterations, folds : of gemm and vector: iterations of the loops; those that read their destination.
 acc, res, par : of vector: cycles in which it reads sources in this buffer, waiting ones included.
-beats : of load and store: beats of the memory port.
+beats : of load and store: beats of the memory port, or of the shared scratchpad.
+shared : of these, those of the shared scratchpad.
 chunks : what they write to a buffer, or read from one: parts of `bus_bytes`.
 rows : rows of the memory that requests for the instruction, its own word included, have opened.
 weights, meets : of gemm: reads of its weights, an entry or the part of one that it takes at once;

@@ -65,6 +65,8 @@ class CoreTiming:
         1, "from a beat that load accepts until it can be taken", most=4)
     chunk_cycles: int = _cycles(
         2, "from a step of load to its chunk at the buffer's write port", 2)
+    shared_cycles: int = _cycles(
+        2, "from a place in the shared scratchpad that is read until its beat can be offered", 2)
     closing_cycles: int = _cycles(
         2, "from a burst's last beat, or acknowledgement, until another may take its place", 2)
     bursts: int = _depth(64, "bursts", "bursts in flight, reads and writes together")
@@ -191,6 +193,11 @@ class CoreTiming:
     def relay_room(self) -> int:
         """what a relay holds, so that one passes in each cycle"""
         return 1 << self.relay_cycles
+
+    @property
+    def shared_room(self) -> int:
+        """beats of the shared scratchpad that may be on their way to load"""
+        return 1 << (self.shared_cycles + 1).bit_length()
 
     @property
     def tokens(self) -> int:

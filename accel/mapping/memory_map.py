@@ -13,6 +13,9 @@ from accel.mapping.memory.allocate import allocate
 from accel.mapping.memory.borders import layout_of
 from accel.mapping.memory.forms import Forms
 from accel.mapping.memory.layout import stored_bytes, to_memory
+from accel.mapping.memory.rings import Demand, Ring
+from accel.mapping.memory.shared import allocate_shared
+from accel.mapping.operators.blocked import Activation
 from accel.mapping.plans.choices import Group
 from compiler.graph.graph import Graph
 
@@ -36,11 +39,17 @@ class MemoryMap:
     else it has behind them. Its layers are those of the whole, in their order and by their names,
     and its groups are groups of the whole or parts of them. So what shares memory there does not
     live at the same time here.
+
+    The first `shared` bytes of activations are on chip; `demands` say what is worth a place there,
+    and which values are not kept as wholes (`rings`).
     """
 
     def __init__(self, graph: Graph, groups: Sequence[Group], forms: Forms,
-                 whole: "MemoryMap | None" = None):
+                 whole: "MemoryMap | None" = None, shared: int = 0,
+                 demands: Mapping[str, Demand] | None = None):
         self.graph, self.groups, self.forms, self.whole = graph, groups, forms, whole
+        self.shared, self.demands = shared, demands or {}
+        self.rings: dict[str, Ring] = {}
         self.layers = {part.layer.name: part.layer for group in groups for part in group}
         self.steps = whole.steps if whole else {
             part.layer.name: step for step, group in enumerate(groups) for part in group}
@@ -172,6 +181,8 @@ class MemoryMap:
                 if stored not in self._places:
                     lives[stored] = (lives.get(stored, (step, step))[0], step)
         self.sizes, self.lives = {stored: self._size(stored) for stored in lives}, lives
+        if self.shared and not self.whole:
+            return self._place_shared()
         begin = self.whole._top if self.whole else 0
         if self.whole:
             self._places |= {stored: self.whole._places[stored] for stored in lives
@@ -181,6 +192,47 @@ class MemoryMap:
         self._places |= {value: TensorPlacement("activations", begin + offset, value)
                          for value, offset in offsets.items()}
         return begin + total
+
+    def _place_shared(self) -> int:
+        """Places activations where some of them are on chip. Those of which not all is kept lie as
+        wholes behind all others, until their words are moved.
+        """
+        here = [stored for stored in self.sizes if stored not in self._places]
+        offsets, total = allocate_shared(
+            {stored: self.demands[stored].kept for stored in here}, self.lives,
+            {stored: self.demands[stored].moved for stored in here}, self.shared)
+        total = max(total, self.shared)
+        for value, offset in offsets.items():
+            if (kept := self.demands[value].kept) < self.sizes[value]:
+                self.rings[value] = Ring(total, self.sizes[value], offset, kept)
+                offset = total
+            self._places[value] = TensorPlacement("activations", offset, value)
+        return total
+
+    def activations_of(self, group: Group) -> tuple[str, ...]:
+        """The values in the activations segment that a group reads or writes."""
+        values = (self.storage[value] for part in group
+                  for value in (*part.layer.inputs.values(), part.layer.written))
+        return tuple(dict.fromkeys(value for value in values
+                                   if self._places[value].base == "activations"))
+
+    def passing(self, group: Group) -> tuple[str, int] | None:
+        """The value that the first layer of a group writes whole and the second alone reads, and
+        the bytes of one of its rows; None where there is none.
+        """
+        if len(group) < 2:
+            return None
+        first, second = (part.layer for part in group)
+        value = first.written
+        users = [layer for layer in self.layers.values() if value in (
+            self.storage[layer.written], *map(self.storage.__getitem__, layer.inputs.values()))]
+        x = self.forms.stored(value) if value in self.forms.values else None
+        if (self.storage[value] != value or users != [first, second] or value not in self.lives
+                or self._places[value].base != "activations" or not isinstance(x, Activation)
+                or self.storage[second.written] == value):
+            return None
+        images, rows, *_ = x.stored_shape(self.blocks)
+        return value, self.sizes[value] // (images * rows)
 
     def _fits(self, stored: str, whole: "MemoryMap") -> bool:
         """True if a value may lie where the whole segment has its own."""

@@ -1,5 +1,6 @@
 """Groups of layers as streams of words, and streams as a program with its tokens."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.loads import constants_first, padding_once
 from accel.mapping.lowering import LoweringError, lower
 from accel.mapping.memory.forms import Forms
+from accel.mapping.memory.rings import Demand, moved_of, period_of, ringed
 from accel.mapping.memory_map import MemoryMap
 from accel.mapping.plans.choices import Group, LayerPart
 from accel.mapping.plans.interleave import interleave
@@ -70,9 +72,30 @@ def lowered_group(machine: Machine, group: Group, memory: MemoryMap, from_above:
     stream = parts[0] if len(parts) == 1 else interleave(
         machine, parts[0], parts[1], group[0].cost.work)
     stream = spread(machine, stream)
+    for value in memory.activations_of(group):
+        if value in memory.rings:
+            stream = ringed(machine, stream, memory.rings[value])
     puts = tuple(_put_of(machine, part.layer, memory.forms, stream) for part in group
                  if part.layer.node.op == "qput")
     return LoweredGroup(group, constants_first(machine, widened(machine, stream, puts)), puts)
+
+
+def demands_of(machine: Machine, groups: Sequence[Group], memory: MemoryMap, with_rings: bool
+               ) -> dict[str, Demand]:
+    """The demands of the values between layers, as groups move them; `with_rings`: of a value
+    between two layers computed at the same time no more is kept than must be.
+    """
+    moved, kept = Counter[str](), dict(memory.sizes)
+    for number, group in enumerate(groups):
+        stream = lowered_group(machine, group, memory, number % 2 == 1).stream
+        for value in memory.activations_of(group):
+            moved[value] += moved_of(machine, stream, memory.places[value].offset,
+                                     memory.sizes[value])
+        if with_rings and (passing := memory.passing(group)):
+            value, row = passing
+            kept[value] = period_of(machine, stream, memory.places[value].offset,
+                                    memory.sizes[value], row) or kept[value]
+    return {value: Demand(moved[value], size) for value, size in kept.items()}
 
 
 def _stream(machine: Machine, part: LayerPart, memory: MemoryMap, from_above: bool) -> Stream:

@@ -27,8 +27,8 @@ from accel.mapping.plans.text import stream_task
 from accel.mapping.plans.work import work_of
 from accel.mapping.positions.prefixes import OWN_LAYER, PrefixStream, prefix_of_program, with_room
 from accel.mapping.positions.puts import PlacePut, narrowed
-from accel.mapping.programs import (LoweredGroup, assembled, blaming_layers, lowered_group,
-                                    lowered_groups)
+from accel.mapping.programs import (LoweredGroup, assembled, blaming_layers, demands_of,
+                                    lowered_group, lowered_groups)
 from accel.mapping.schedules import require_instructions
 from accel.mapping.selecting.stream_selection import computed_within
 from accel.mapping.texts import Way
@@ -148,10 +148,9 @@ class AccelTarget:
     def _compile_core(self, graph: Graph, masks: Mapping[str, Tail] | None) -> CompiledSegment:
         forms = forms_of(graph, blocks_of(self.machine.config))
         groups = self._groups(graph, forms)
-        memory = MemoryMap(graph, groups, forms)
-        shorter = shorter_forms(graph, masks) if masks else {}
-        if shorter:
-            return self._with_prefixes(shorter, groups, memory)
+        if shorter := shorter_forms(graph, masks) if masks else {}:
+            return self._with_prefixes(shorter, groups, self._memory(graph, groups, forms))
+        memory = self._memory(graph, groups, forms, with_rings=True)
         program, puts = assembled(self.machine, lowered_groups(self.machine, groups, memory),
                                   memory)
         with blaming_layers(memory):
@@ -259,13 +258,24 @@ class AccelTarget:
         """A function that makes a program of some layers, which lie in memory as among these
         groups; of all layers it makes the program that is compiled.
         """
-        memory, count = MemoryMap(graph, groups, forms), sum(map(len, groups))
+        memory, count = self._memory(graph, groups, forms), sum(map(len, groups))
 
         def program(some: Sequence[Group]) -> AccelProgram:
             is_whole = sum(map(len, some)) == count
-            known = MemoryMap(graph, some, forms) if is_whole else memory
+            known = self._memory(graph, some, forms, with_rings=True) if is_whole else memory
             return assembled(self.machine, lowered_groups(self.machine, some, known), known)[0]
         return program
+
+    def _memory(self, graph: Graph, groups: Sequence[Group], forms: Forms,
+                with_rings: bool = False) -> MemoryMap:
+        """The places of a segment's tensors; `with_rings`: with parts of those of which not all
+        must be kept at the same time.
+        """
+        memory, shared = MemoryMap(graph, groups, forms), self.machine.config.shared_bytes
+        if not shared:
+            return memory
+        return MemoryMap(graph, groups, forms, shared=shared, demands=demands_of(
+            self.machine, groups, memory, with_rings))
 
     @property
     def _choices(self) -> Choices:
@@ -283,8 +293,11 @@ class AccelTarget:
     def _work(self, layer: MappedLayer) -> Work:
         """The work of a layer, and its bound with the fastest memory: whatever the memory behind
         the machine is, it is no greater. A machine without a datapath, as some have that only the
-        functional simulator runs, has no bounds.
+        functional simulator runs, has no bounds; nor has one with a shared scratchpad, whose bytes
+        need not come from the memory.
         """
+        if self.machine.config.shared_bytes:
+            return work_of(layer)
         try:
             bound = bound_of(self.machine, layer, self.threads, Dram(latency=0))
         except PlanError:

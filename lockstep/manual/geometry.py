@@ -20,13 +20,16 @@ SECTIONS = {
     "The array": ("batch", "block_in", "block_out", "dataflow", "dsp_multipliers"),
     "Buffers": ("inp_bytes", "wgt_bytes", "res_bytes", "par_bytes", "acc_bytes", "out_bytes",
                 "tab_bytes", "weight_bits"),
-    "Around the array": ("bus_bytes", "queue_depth", "vector_beats", "stage_depth",
-                         "timing"),
+    "Around the array": ("bus_bytes", "shared_bytes", "queue_depth", "vector_beats",
+                         "stage_depth", "timing"),
     "For reports and simulations": ("name", "clock_mhz", "memory"),
     "What follows from the instructions": ("operand", "weight", "accumulator", "output", "records"),
     "Units and buffers": ("structure",),
 }
 """Fields of `AccelConfig` as the page has them."""
+
+SHARED = 1 << 18
+"""Bytes of a shared scratchpad for a machine that has none."""
 
 HEAD = (
     f"A machine is a file in TOML, which `lockstep configs {MACHINE} > mine.toml` begins. Every "
@@ -52,8 +55,8 @@ TIMING = (
     "[The machine](machine.md#time) says what each means, and which others follow.")
 DOUBLED = (
     f"Estimates for an ECP5 ([what they are](estimates.md)) of {MACHINE}, and of the same machine "
-    "with one field doubled. Multipliers and block RAMs are counted, the other figures come from "
-    "the model.")
+    f"with one field doubled; `shared_bytes`, which is 0, becomes {SHARED}. Multipliers and block "
+    "RAMs are counted, the other figures come from the model.")
 
 
 def geometry_page() -> str:
@@ -126,7 +129,7 @@ def _doubled() -> Iterator[str]:
     yield _row("as it is", base)
     for field in fields(AccelConfig):
         if field.type is int and field.name not in ("clock_mhz", "dsp_multipliers"):
-            value = 2 * getattr(base, field.name)
+            value = 2 * getattr(base, field.name) or SHARED
             try:
                 yield _row(f"`{field.name} = {value}`", replace(base, **{field.name: value}))
             except ConfigError:         # no machine has twice of it

@@ -16,6 +16,7 @@ from accel.hw.compute.gemm import Gemm
 from accel.hw.interface import INDEX_BITS, memory_port
 from accel.hw.moving.load import Load
 from accel.hw.parts import registered
+from accel.hw.moving.shared import Shared
 from accel.hw.moving.scratchpad import InputScratchpad, OutputScratchpad, TableScratchpad
 from accel.hw.moving.store import Store
 from accel.hw.core.tokens import Tokens
@@ -61,7 +62,8 @@ class Core(wiring.Component):
     A program runs from a pulse of `start` (cycle 0) until `done` rises. `start` is ignored in
     between; after `done` it begins anew, with counters, queues, tokens and status cleared (the
     buffers keep their bytes). `count` and the bases must not change between `start` and `done`;
-    `base_program` is a multiple of 64. Results hold from `done` to the next `start`.
+    `base_program` is a multiple of 64, and so is `base_activations` where there is a shared
+    scratchpad (`Shared`). Results hold from `done` to the next `start`.
 
     The first request of fetch is offered to the memory in cycle `request_cycle`; `done` rises
     `end_cycles` after FINISH retires, or later if reads beyond it are still open.
@@ -94,7 +96,9 @@ class Core(wiring.Component):
         fetch, arbiter, tokens = Fetch(machine), Arbiter(config), Tokens(config.timing, structure)
         units = {unit.name: made(machine, unit) for unit in structure.units}
         queues = {unit: CommandQueue(config) for unit in units}
-        for name, part in {FETCH: fetch, "arbiter": arbiter, "tokens": tokens, **units,
+        shared = Shared(config) if config.shared_bytes else None
+        between = {} if shared is None else {"shared": shared}
+        for name, part in {FETCH: fetch, "arbiter": arbiter, **between, "tokens": tokens, **units,
                            **{f"queue_{unit}": queue for unit, queue in queues.items()}}.items():
             # A run starts from the state after reset. Each part has a register of its own for it.
             clear = registered(m, platform, control.clear, f"clear_{name}")
@@ -105,18 +109,26 @@ class Core(wiring.Component):
             self.status.eq(control.status), self.status_unit.eq(control.status_unit),
             self.status_index.eq(control.status_index),
         ]
-        self._memory(m, fetch, arbiter, units, control)
+        self._memory(m, fetch, arbiter, shared, units, control)
         for buffer in structure.buffers:
             self._buffer(m, buffer, units)
         self._issue(m, fetch, queues, units, tokens, control)
         self._observe(m, fetch, units, arbiter, control)
         return m
 
-    def _memory(self, m: Module, fetch: Fetch, arbiter: Arbiter, units, control: Control):
+    def _memory(self, m: Module, fetch: Fetch, arbiter: Arbiter, shared: Shared | None, units,
+                control: Control):
         bases = Cat(getattr(self, f"base_{name}") for name in BASES)
-        for client in self.machine.structure.clients:
+        ports = {client: getattr(arbiter, client) for client in self.machine.structure.clients}
+        if shared is not None:
+            roles = self.machine.structure.roles
+            wiring.connect(m, shared.load_mem, ports[roles.load])
+            wiring.connect(m, shared.store_mem, ports[roles.store])
+            ports |= {roles.load: shared.load, roles.store: shared.store}
+            m.d.comb += shared.base.eq(self.base_activations)
+        for client, port in ports.items():
             part = units.get(client, fetch)
-            wiring.connect(m, part.mem, getattr(arbiter, client))
+            wiring.connect(m, part.mem, port)
             if client in units:
                 m.d.comb += part.bases.eq(bases)
         wiring.connect(m, arbiter.mem, wiring.flipped(self.mem))

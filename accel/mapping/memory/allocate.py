@@ -14,22 +14,26 @@ def allocate(sizes: Mapping[str, int], lives: Mapping[str, tuple[int, int]]) -> 
     """
     offsets: dict[str, int] = {}
     for value in sorted(sizes, key=lambda v: (-sizes[v], v)):
-        taken = sorted((offsets[other], offsets[other] + _round(sizes[other])) for other in offsets
-                       if _overlap(lives[value], lives[other]))
-        offsets[value] = _first_gap(taken, _round(sizes[value]))
-    return offsets, max((offsets[v] + _round(sizes[v]) for v in sizes), default=0)
+        taken = sorted((offsets[other], offsets[other] + rounded(sizes[other])) for other in offsets
+                       if overlap(lives[value], lives[other]))
+        offsets[value] = first_gap(taken, rounded(sizes[value]))
+    return offsets, max((offsets[v] + rounded(sizes[v]) for v in sizes), default=0)
 
 
-def _round(size: int) -> int:
+def rounded(size: int) -> int:
+    """The bytes that a value of so many takes: whole bursts."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def _overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
+def overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    """True where two lives have a step in common."""
     return a[0] <= b[1] and b[0] <= a[1]
 
 
-def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
-    start = 0
+def first_gap(taken: Sequence[tuple[int, int]], size: int, start: int = 0) -> int:
+    """The lowest place from `start` on where so many bytes are free between those that are `taken`,
+    which are in order.
+    """
     for low, high in taken:
         if low - start >= size:
             return start

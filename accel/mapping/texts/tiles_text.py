@@ -80,7 +80,7 @@ def _value_text(value: object) -> str:
 
 
 def _bound_text(machine: Machine, threads: int, part: LayerPart) -> str:
-    if part.layer.operator.stream:
+    if part.layer.operator.stream or machine.config.shared_bytes:
         return ""
     try:
         bound = bound_of(machine, part.layer, threads, Dram(latency=0))

@@ -39,7 +39,11 @@ def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None 
     """
     program.require(machine)
     image = program.image(inputs) if memory is None else np.array(memory, np.uint8)
-    return _Execution(machine, program, image).run()
+    shared = program.shared_bytes(machine)
+    before = image[shared].copy()
+    run = _Execution(machine, program, image).run()
+    run.memory[shared] = before
+    return run
 
 
 class _Stop(Exception):

@@ -57,7 +57,11 @@ def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None 
     """Execute a program that was compiled for `machine`: as `functional.simulate` does."""
     program.require(machine)
     image = program.image(inputs) if memory is None else np.array(memory, np.uint8)
+    shared = program.shared_bytes(machine)
+    before = image[shared].copy()
     run = _Execution(machine, program, image).run()
+    if run:
+        run.memory[shared] = before
     return run or functional.simulate(machine, program, memory, inputs=inputs)
 
 

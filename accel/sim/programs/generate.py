@@ -21,7 +21,7 @@ from .case import Case
 from .forms import Form, forms
 from .instructions import Instructions, operands
 from .order import Touching, order
-from .places import SEGMENTS, NoPlace, Places
+from .places import SEGMENTS, NoPlace, Places, before_activations
 
 ASSIGNED = 5
 """Instructions of a program whose form follows from its seed, so that all get their turn."""
@@ -106,7 +106,8 @@ class _Generator:
         weights = np.frombuffer(random.randbytes(SEGMENTS["weights"]), np.uint8)
         program = AccelProgram.assemble(
             self.machine, [*stream, finish()], io_bytes=self.places.io_bytes, weights=weights,
-            inputs=(slot,), activations_bytes=SEGMENTS["activations"])
+            inputs=(slot,),
+            activations_bytes=before_activations(self.machine.config) + SEGMENTS["activations"])
         memory = program.image({"data": self._data(slot.shape[0])})
         return Case(name, program, memory, self._timing())
 

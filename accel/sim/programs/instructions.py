@@ -13,7 +13,7 @@ from accel.machine.structure import IMMEDIATE, UnitKind
 from . import shapes
 from .forms import Form, reads
 from .order import Touching
-from .places import ITERATIONS, RUN, NoPlace, Places
+from .places import ITERATIONS, RUN, NoPlace, Places, before_activations
 
 
 LOOPS = range(isa.STREAM["loops"].shape.length)
@@ -119,8 +119,9 @@ class Instructions:
         remote = {segment: shapes.bits(dram + o for o in shapes.widened(outside, run))}
         local = {buffer: shapes.bits((address + o) * group + byte for byte in range(group)
                                      for o in shapes.widened(inside, run))}
+        first = before_activations(self.config) if segment == "activations" else 0
         fields = {"buffer": self._code(buffer), "base": isa.BASES.index(segment),
-                  "dram": dram % (1 << 32), "address": address, "run": run,
+                  "dram": (first + dram) % (1 << 32), "address": address, "run": run,
                   "pad_value": self.random.randrange(256), "loops": shapes.modular(loops, 1 << 24)}
         if bits < 8:
             fields["bits"] = WEIGHT_BITS.index(bits)

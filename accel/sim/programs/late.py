@@ -106,6 +106,7 @@ def _case(machine: Machine, end: Run, start: int, last: Sequence[Instruction],
     words = [AccelProgram.assemble(machine, some).words for some in (before, [*last, finish()])]
     stream = np.concatenate([np.resize(words[0], (start, isa.WORD_BYTES)), words[1]])
     program = AccelProgram(machine.hash, stream, np.zeros(64, np.uint8), io_bytes=64,
+                           activations_bytes=machine.config.shared_bytes,
                            machine=machine.record)
     return Case(f"late {name or f'{end.status.text} of {end.unit}'}", program, program.image(),
                 {"latency": 2}, fault=end.describe())

@@ -16,7 +16,14 @@ OUTPUT_BYTES = 400
 """Room for results in io."""
 
 SEGMENTS = {"weights": 160, "activations": 320}
-"""Bytes of the other segments."""
+"""Bytes of the other segments that programs use: of activations those in the middle of which the
+shared scratchpad ends, where there is one."""
+
+
+def before_activations(config: AccelConfig) -> int:
+    """The bytes of the activations segment before those that programs use."""
+    return max(0, config.shared_bytes - SEGMENTS["activations"] // 2)
+
 
 ITERATIONS, RUN, SHOWN = 48, 40, 40     # at most, of one instruction; entries or bytes shown
 

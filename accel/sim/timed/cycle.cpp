@@ -10,6 +10,7 @@
 #include "cycle_compute.h"
 #include "cycle_weights.h"
 #include "cycle_dma.h"
+#include "cycle_shared.h"
 
 namespace lockstep {
 namespace {
@@ -133,8 +134,9 @@ private:
 // The arbiter and the memory behind it; accel/hw/moving/arbiter.py.
 class Port {
 public:
-    Port(Board &board, uint64_t memory_bytes, const DramTiming &timing, int64_t *accesses)
-        : board_(board),
+    Port(Board &board, uint64_t memory_bytes, const DramTiming &timing, int64_t *accesses,
+         uint32_t shared)
+        : board_(board), shared_(board, shared),
           dram_(nullptr, memory_bytes, timing, accesses + access::rows, access::count) {}
 
     // Bursts that are under way at the begin of this cycle; one is for some cycles after its last.
@@ -152,13 +154,16 @@ public:
     void step(Fetch &fetch, Load &load, Store &store) {
         uint64_t now = board_.now;
         bool full = open() == timing::bursts, data = store.has_beat() & (due_ != 0);
+        shared_.begin();
         if (data) load.interrupt();
         if (streamed_ < stream_end_ && (data || now >= stream_end_)) follow(now);
         DramOffer offer = dram_.offer(now, data);
         DramTaken taken = {};
+        shared_.step(load, store);
         if (now >= stream_end_) read(offer, taken, fetch, load);
         if (offer.ack_valid) {
             store.acknowledge(offer.ack_error);
+            shared_.acknowledged();
             close();
         }
         taken.request = request_there_ && offer.request_ready;
@@ -191,7 +196,7 @@ public:
     uint32_t streaming(bool to_load, const Store &store) const {
         uint64_t next = board_.now + 1;
         if (next <= stream_end_ || !owners_.valid(next) || owners_.front().load != to_load
-            || (store.has_beat() && due_))
+            || (to_load && !shared_.will_pass()) || (store.has_beat() && due_))
             return 0;
         uint32_t beats = dram_.steady_reads(next);
         return beats ? beats - 1 : 0;
@@ -208,6 +213,7 @@ public:
         if (beats) {
             dram_.took_reads(streamed_, beats);
             moved(owners_.front().load ? 1 : 0, beats, streamed_ + beats - 1);
+            if (owners_.front().load) shared_.passed(beats);
             beat_ += beats;
         }
         streamed_ = stream_end_ = std::min(cycle, stream_end_);
@@ -238,7 +244,9 @@ private:
 
     void set_timer(const Fetch &fetch, const Load &load, const Store &store) {
         uint64_t now = board_.now, next = dram_.next_offer(now, request_there_);
-        next = std::min({next, store.next_offer(), owners_.next(now), after(now, stream_end_)});
+        next = std::min({next, store.next_offer(), owners_.next(now), after(now, stream_end_),
+                         shared_.next_offer()});
+        if (shared_.works(load, store)) next = now + 1;
         // Who asks wakes this part in the next cycle.
         if (timing::relay_cycles > 1)
             next = std::min({next, fetch.next_offer(), load.next_offer()});
@@ -259,12 +267,16 @@ private:
     void read(const DramOffer &offer, DramTaken &taken, Fetch &fetch, Load &load) {
         if (!offer.read_valid || !owners_.valid(board_.now)) return;
         Owner owner = owners_.front();
-        taken.read = !owner.load || load.takes_beat();
+        taken.read = !owner.load || (load.takes_beat() && shared_.passes());
+        if (owner.load && !shared_.passes()) board_.go_on(MEMORY);      // it stays offered
         if (!taken.read) return;
         moved(owner.load ? 1 : 0, 1, board_.now);
         bool last = ++beat_ == owner.beats;
-        if (owner.load) load.beat(offer.read_error);
-        else if (last) fetch.arrive(offer.read_error);
+        if (owner.load) {
+            shared_.passed();
+            load.beat(offer.read_error);
+        }
+        if (!owner.load && last) fetch.arrive(offer.read_error);
         if (last) {
             beat_ = 0;
             owners_.pop(board_.now);
@@ -274,9 +286,15 @@ private:
 
     // The request of the first client that has one.
     void grant(Fetch &fetch, Load &load, Store &store) {
-        if (fetch.requests()) enter(fetch, unit::fetch);
-        else if (store.requests()) enter(store, unit::store);
-        else if (load.requests()) enter(load, unit::load);
+        if (fetch.requests()) {
+            enter(fetch, unit::fetch);
+        } else if (shared_.requests(store)) {
+            shared_.granted(store);
+            enter(store, unit::store);
+        } else if (shared_.requests(load)) {
+            shared_.granted(load);
+            enter(load, unit::load);
+        }
     }
 
     template <typename Client> void enter(Client &client, unsigned unit) {
@@ -291,6 +309,7 @@ private:
     }
 
     Board &board_;
+    Shared shared_;
     Dram dram_;
     Request request_ = {};
     bool request_there_ = false, write_ = false;
@@ -349,7 +368,7 @@ public:
         : config_(config), program_(decoded(config)),
           board_(*config.parameters, program_, config.timeline, start, retire, accesses,
                  config.max_cycles),
-          port_(board_, config.memory_bytes, config.dram, accesses),
+          port_(board_, config.memory_bytes, config.dram, accesses, config.base[2]),
           gemm_(board_), floats_(board_, gemm_pace(board_.p)), weights_(board_),
           load_(board_), store_(board_), fetch_(board_, config.base[0]) {
         place(unit::load, load_.front.queue, load_.front.seen);

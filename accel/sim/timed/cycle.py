@@ -54,13 +54,13 @@ NO_UNIT = (1 << 32) - 1
 
 _HERE = Path(__file__).parent
 _SOURCES = ("cycle.cpp", "cycle_program.h", "cycle_board.h", "cycle_compute.h", "cycle_weights.h",
-            "cycle_dma.h",            "../dram.h")
+            "cycle_dma.h", "cycle_shared.h", "../dram.h")
 _FLAGS = ("-O3", "-march=native", "-fno-semantic-interposition", "-Wall", "-Wextra",
           "-Wno-parentheses", "-Wno-sign-compare")
 
 _SCALARS = ("bus_bits", "queue_depth", "store_depth", "gemm_hazard", "vector_beats", "bank_depth",
             "weight_codes", "kept_beats", "burst_beats", "weight_cycles", "gemm_ahead",
-            "sums_stay", "buffer_place", "buffer_bits")
+            "sums_stay", "shared_bytes", "buffer_place", "buffer_bits")
 """Parameters of a machine that are one number; the last two say where words of load and store have
 the code of a buffer."""
 
@@ -248,7 +248,8 @@ def _parameters(machine: Machine) -> _Parameters:
         gemm_hazard=gemm.hazard_cycles, vector_beats=config.vector_beats,
         bank_depth=config.bank_depth, weight_codes=weight_codes(config),
         kept_beats=config.kept_beats, burst_beats=config.burst_beats,
-        buffer_place=named.offset, buffer_bits=named.width, **array)
+        shared_bytes=config.shared_bytes, buffer_place=named.offset, buffer_bits=named.width,
+        **array)
     for number, buffer in enumerate(config.buffers.values()):
         result.size[number], result.depth[number] = buffer.size_bytes, buffer.depth
     for number, unit in enumerate(machine.structure.units):

@@ -26,9 +26,12 @@ def refused(message: str, **changes) -> None:
 @pytest.mark.parametrize("value", [0, -4, 2.0, True, "4", None])
 def test_a_number_is_a_positive_integer(value) -> None:
     for field in fields(AccelConfig):
-        if field.type is int:
+        if field.type is int and field.name != "shared_bytes":
             refused(f"{field.name} must be a positive integer, not {value!r}",
                     **{field.name: value})
+    if value != 0:
+        refused(f"shared_bytes must be 0 or a positive integer, not {value!r}",
+                shared_bytes=value)
 
 
 def test_a_type_is_a_string() -> None:
@@ -38,6 +41,8 @@ def test_a_type_is_a_string() -> None:
 
 @pytest.mark.parametrize(("field", "value", "rule"), [
     ("stage_depth", 9, "from 1 to 8"), ("vector_beats", 8, "at most the 4 lanes of an entry"),
+    ("shared_bytes", 3072, "a power of two"), ("shared_bytes", 512, "0, or from 1024 to 16 MiB"),
+    ("shared_bytes", 1 << 25, "0, or from 1024 to 16 MiB"),
     ("operand", "int4", "int8, uint8, int16, uint16, float16 or bfloat16"),
     ("accumulator", "int64", "int32, float32, int16, int24, int40 or int48"),
     ("output", "bfloat16",
@@ -169,7 +174,7 @@ def test_toml_reads_back(tmp_path, name: str) -> None:
 def test_a_file_may_leave_out_what_has_a_default(tmp_path) -> None:
     path = tmp_path / "short.toml"
     required = [f"{key} = {value}" for key, value in asdict(TINY).items()
-                if key.endswith("_bytes") and key != "bus_bytes"]
+                if key.endswith("_bytes") and key not in ("bus_bytes", "shared_bytes")]
     path.write_text("\n".join(["batch = 1", "block_in = 4", "block_out = 4", *required]))
     assert load(path) == replace(TINY, name="short", bus_bytes=8)
 
@@ -229,7 +234,8 @@ def test_a_directory_is_refused(tmp_path) -> None:
 def test_geometry_is_all_but_the_name_the_clock_and_the_memory() -> None:
     assert set(asdict(TINY)) - set(TINY.geometry()) == {"name", "clock_mhz", "memory",
                                                         "weight_bits", "weight", "records",
-                                                        "timing", "structure", "dataflow"}
+                                                        "timing", "structure", "dataflow",
+                                                        "shared_bytes"}
     assert all(getattr(TINY, key) == value for key, value in TINY.geometry().items())
 
 
