@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from accel.hw.moving.arbiter import BLOCK_BITS, read_port, write_port
+from accel.hw.moving.arbiter import block_bits, read_port, write_port
 from accel.hw.parts import RAM_CYCLES, Ram, delayed
 from accel.hw.queue import Queue
 from accel.machine.config import AccelConfig
@@ -28,7 +28,7 @@ class Shared(wiring.Component):
 
     Members
     -------
-    base : the first of its addresses, a multiple of 64; constant while a program runs.
+    base : the first of its addresses, a multiple of a block; constant while a program runs.
     load, store : the units.
     load_mem, store_mem : the arbiter.
     """
@@ -51,16 +51,18 @@ class Shared(wiring.Component):
 
     def _own(self, addr: Value) -> tuple[Value, Value]:
         """Decodes an address: is it one of those here, and in which beat of them does it lie?"""
-        block = (addr[BLOCK_BITS:] - self.base[BLOCK_BITS:])[:32 - BLOCK_BITS]
+        low = block_bits(self._config)
+        block = (addr[low:] - self.base[low:])[:32 - low]
         bits = exact_log2(self._config.shared_bytes)
-        beat = Cat(addr[exact_log2(self._config.bus_bytes):BLOCK_BITS], block)
-        return ~block[bits - BLOCK_BITS:].any(), beat[:bits - exact_log2(self._config.bus_bytes)]
+        beat = Cat(addr[exact_log2(self._config.bus_bytes):low], block)
+        return ~block[bits - low:].any(), beat[:bits - exact_log2(self._config.bus_bytes)]
 
     def _reads(self, m: Module, storage: Ram):
         timing, request, mem = self._config.timing, self.load.request, self.load_mem
         own, place = self._own(request.p.addr)
+        last = self._config.last_bits
         m.submodules.order = order = Queue(
-            data.StructLayout({"own": 1, "place": len(place), "last": 5}), timing.bursts)
+            data.StructLayout({"own": 1, "place": len(place), "last": last}), timing.bursts)
         m.submodules.beats = beats = Queue(
             8 * self._config.bus_bytes, timing.shared_room, 1)
         m.d.comb += [
@@ -72,7 +74,7 @@ class Shared(wiring.Component):
         ]
         # The beats of a burst: those that are read from the memory here, `there` of which have not
         # been taken, and those that pass.
-        beat, there, head = Signal(5), Signal(range(timing.shared_room + 1)), order.o
+        beat, there, head = Signal(last), Signal(range(timing.shared_room + 1)), order.o
         issued, passed, taken = Signal(), Signal(), Signal()
         passes = head.valid & ~head.p.own & (there == 0)
         m.d.comb += [
@@ -99,7 +101,7 @@ class Shared(wiring.Component):
         own, place = self._own(request.p.addr)
         # Bursts that are not acknowledged, all of one side; of the one here, the beats to come.
         unanswered, here = Signal(range(timing.bursts + 1)), Signal()
-        at, left, writes = Signal.like(place), Signal(6), Signal()
+        at, left, writes = Signal.like(place), Signal(self._config.last_bits + 1), Signal()
         acknowledged, accepted, free = Signal(), Signal(), Signal()
         ends = writes & (left == 1)
         m.d.comb += [
