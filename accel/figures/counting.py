@@ -11,7 +11,6 @@ import numpy as np
 from amaranth.lib import data
 from amaranth.utils import exact_log2
 
-from accel.figures.traffic import LOOPS
 from accel.machine import isa
 from accel.machine.config import OUTPUT_STATIONARY, WEIGHT_STATIONARY
 from accel.machine.machine import Machine
@@ -144,10 +143,10 @@ def _steps(machine: Machine, unit: Unit, layout: data.Layout, word: np.ndarray
     def field(name: str) -> int:
         return int(column(layout, word, name)[0])
 
-    bits = exact_log2(machine.config.bus_bytes)
+    bits, levels = exact_log2(machine.config.bus_bytes), layout["loops"].shape.length
     memory, buffer = np.array(field("dram")), np.array(field("address"))
     pad = np.array(False)
-    for level in range(LOOPS):
+    for level in range(levels):
         extent, before, after, dram, step = (field(f"loops.{level}.{name}") for name in (
             "extent", "before", "after", "dram", "buffer"))
         at = np.arange(extent)
