@@ -52,6 +52,7 @@ private:
 
     void load(const Instruction &one) {
         instruction_ = &one;
+        index_ = issue.index();
         left_ = one.count();
         board_.count(issue.index(), access::iterations, left_);
         board_.count(issue.index(), access::folds, one.folding());
@@ -73,11 +74,12 @@ private:
         left_--;
         if (!fresh) return;
         tiles_.push(now + timing::nest_cycles, tile);
-        board_.count(issue.index(), access::weights, board_.p.weight_cycles);
+        board_.count(index_, access::weights, board_.p.weight_cycles);
     }
 
     Board &board_;
     const Instruction *instruction_ = nullptr;  // whose iterations the loops make
+    uint32_t index_ = 0;                    // its place in the stream
     uint64_t left_ = 0;                     // iterations to make of it
     Nest nest_;                             // the place in the loops
     bool begins_ = true;                    // an instruction begins
