@@ -16,7 +16,7 @@ from typing import Any
 
 from accel.machine.dram import DRAM, Dram, DramError
 from accel.machine.limits import FieldLimits, limited, limits_of
-from accel.machine.rows import MemoryRows
+from accel.machine.structure.rows import MemoryRows
 from accel.machine.structure import SHIPPED_STRUCTURE, Structure, StructureError, Unit, UnitKind
 from accel.machine.timing import TIMING, CoreTiming, TimingError
 from compiler.errors import Error

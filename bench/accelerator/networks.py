@@ -20,6 +20,19 @@ share of cycles that latency 256 costs more than latency 0, %; of MobileNet-v1
 latencies; ``--picture FILE.svg`` draws them. `machines` runs networks on the presets and on two
 custom geometries: the outputs must equal the integer reference, with ``--rtl`` those of the
 Verilated core and its cycles as well.
+
+`shared`: what a shared scratchpad of ``--kib`` saves behind the machine. Prints for each NETWORK
+
+``NETWORK_kib``, ``NETWORK_shared_kib``  DRAM bytes of activations between layers, those of
+    weights, the input and the output left out, without and with the scratchpad
+``NETWORK_left``         the second by the first, %
+``NETWORK_beyond_left``  the same of all DRAM bytes of load and store beyond one load of all
+    constants, the input and the output: weights that tiles load again count, too
+``NETWORK_cycles``, ``NETWORK_shared_cycles``  of the cycle simulator
+``NETWORK_time_left``    the second by the first, %
+
+`shared_exact`: that ResNet-18 gives on that machine what the integer reference does, in the cycle
+simulator and in RTL, in the same cycles.
 """
 
 import os
@@ -38,12 +51,17 @@ import numpy as np
 import onnx
 
 from accel.figures.layers import LayerRow, layer_rows
+from accel.figures.traffic import dram_bytes
+from accel.machine import isa
 from accel.machine.config import preset
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.status import Run
+from accel.machine.words import column
 from accel.mapping.compiled import CompiledSegment
+from accel.mapping.memory.layout import from_memory, to_memory
 from accel.mapping.target import AccelTarget
+from accel.sim.rtl import verilated
 from accel.sim.timed import cycle
 from bench.frame import Bench, Sheet
 from compiler.frontend.onnx.importing import convert
@@ -68,6 +86,7 @@ BENCH.option("--effort", type=int, choices=range(3), default=0, help="of choosin
 BENCH.option("--layers", action="store_true")
 BENCH.option("--picture", type=Path, metavar="FILE.svg")
 BENCH.option("--rtl", action="store_true", help="of machines, the Verilated core, too")
+BENCH.option("--kib", type=int, default=256, metavar="N", help="of shared, the scratchpad")
 
 
 @BENCH.part(zoo.NETWORKS, NETWORKS)
@@ -218,3 +237,54 @@ def measure(name: str, machine: Machine, graph: Graph, inputs, wanted, rtl: bool
         right &= agrees
     print(line, flush=True)
     return right
+
+
+@BENCH.part(zoo.NETWORKS, ("vgg11", "resnet50"), extra=True)
+def shared(sheet: Sheet) -> None:
+    for name in sheet.cases:
+        found = [figures_of(machine, name) for machine in (sheet.machine, with_shared(sheet))]
+        (before, beyond, cycles), (after, less, faster) = found
+        sheet.figure(f"{name}_kib", before / 1024, ",.0f")
+        sheet.figure(f"{name}_shared_kib", after / 1024, ",.0f")
+        sheet.figure(f"{name}_left", 100 * after / before, ".1f")
+        sheet.figure(f"{name}_beyond_left", 100 * less / beyond, ".1f")
+        sheet.figure(f"{name}_cycles", cycles)
+        sheet.figure(f"{name}_shared_cycles", faster)
+        sheet.figure(f"{name}_time_left", 100 * faster / cycles, ".1f")
+
+
+def with_shared(sheet: Sheet) -> Machine:
+    """The machine with a scratchpad."""
+    config = replace(sheet.machine.config, name="shared", shared_bytes=sheet.kib << 10)
+    return Machine(config, sheet.machine.declarations)
+
+
+def figures_of(machine: Machine, name: str) -> tuple[int, int, int]:
+    """The DRAM bytes of activations, those beyond what must move once, and the cycles."""
+    target = AccelTarget(machine)
+    program = target.compile(accelerated(name, target)).program
+    moved = dram_bytes(machine, program)
+    between = column(isa.DMA, program.words, "base") == isa.BASES.index("activations")
+    once = program.weights.size + sum(
+        slot.size_bytes for slot in (*program.inputs, *program.outputs))
+    return (int(moved[between].sum()), int(moved.sum()) - once,
+            cycle.measure(machine, program).cycles)
+
+
+@BENCH.part(extra=True)
+def shared_exact(sheet: Sheet) -> None:
+    machine = with_shared(sheet)
+    target = AccelTarget(machine)
+    graph = accelerated("resnet18", target)
+    x = np.random.default_rng(1).integers(-128, 128, graph.values[graph.inputs[0]].shape)
+    inputs = {graph.inputs[0]: x.astype(np.int8)}
+    program, wanted = target.compile(graph).program, evaluate(graph, inputs)
+    image = program.image({slot.name: to_memory(inputs[slot.name], slot.layout)
+                           for slot in program.inputs})
+    runs = [simulate(machine, program, image) for simulate in (cycle.simulate, verilated.simulate)]
+    for run in runs:
+        sheet.require(run.ok and run.cycles == runs[0].cycles)
+        for slot in program.outputs:
+            found = from_memory(program.extract(run.memory, slot.name), slot.layout, slot.logical)
+            sheet.require(bool((found == wanted[slot.name]).all()))
+    sheet.figure("resnet18_exact_cycles", runs[0].cycles)

@@ -28,6 +28,13 @@ rule, or pass `lockstep check` and run the digits network with the values that t
 
 `units` is `lockstep check` of `examples/machines` with units of their own, in their geometry and in
 `examples/geometries/2x8x8.toml`, with ``--count`` random programs each.
+
+`sizes` takes 24 geometries that are no powers of two, or beyond 2 to 64 channels and buses of 4 to
+64 bytes; buffers have odd numbers of entries. On each, the digits network gives what the host
+computes, and so do ``--graphs`` random graphs (layers, and operators that move values: the
+accelerator computes all that it takes, by the functional simulator). Of those with up to 32 lanes
+``--count`` random programs, and the directed ones, agree on functional, cycle and slice simulators
+and the RTL; of larger ones ``--large``: a core of 128 x 128 takes long to build.
 """
 
 import tempfile
@@ -57,8 +64,10 @@ from accel.sim.slice import simulator as slice_
 from accel.sim.timed import cycle
 from accel.sim.checking.check import check, ran
 from accel.sim.checking.differences import differ_in_time
+from accel.sim.checking.geometries import quick_simulators
 from bench.frame import Bench, Sheet
 from bench.support.edits import EDITS, edited_tree, judged
+from bench.support.sizes import SIZES, digits_equal, geometry, graphs_equal, is_large
 from tests.support.networks import convolution_graph, resnet50_graph
 from compiler.frontend.onnx.importing import load as load_model
 from compiler.graph.passes.pipeline import optimize
@@ -105,6 +114,8 @@ BENCH.option("--channels", type=int, default=64, help="of exact's convolution")
 BENCH.option("--size", type=int, default=56, help="of exact's convolution")
 BENCH.option("--cycles", type=int, default=5_000_000, help="of speed's digits, at least")
 BENCH.option("--count", type=int, default=50, help="random programs for each machine")
+BENCH.option("--graphs", type=int, default=60, help="random graphs for each of the sizes")
+BENCH.option("--large", type=int, default=0, help="random programs for each large one of them")
 BENCH.option("--programs", type=int, default=100, help="random programs for each of the edits")
 
 
@@ -175,6 +186,23 @@ def geometries(sheet: Sheet) -> None:
         print(f"{title(changes):28} {_told(result)}", flush=True)
         sheet.row(result | {"name": title(changes)})
         sheet.require(result["ok"])
+
+
+@BENCH.part([*SIZES], extra=True)
+def sizes(sheet: Sheet) -> None:
+    for name in sheet.cases:
+        begin, machine = time.perf_counter(), Machine(geometry(name))
+        equal, nodes = digits_equal(machine), graphs_equal(machine, sheet.graphs)
+        count = sheet.large if is_large(machine.config) else sheet.count
+        report = check(machine, count, simulators=quick_simulators(machine)) if count else None
+        difference = report and report.difference and report.difference.describe()
+        checked = f"{report.programs} programs agree" if report else "no programs"
+        print(f"{name:20} digits {'equal' if equal else 'DIFFER'}, {sheet.graphs} graphs equal "
+              f"({nodes} operators), {difference or checked}, {time.perf_counter() - begin:.0f} s",
+              flush=True)
+        sheet.row({"name": name, "digits": equal, "graphs": sheet.graphs, "operators": nodes,
+                   "programs": report.programs if report else 0, "difference": difference})
+        sheet.require(equal and not difference)
 
 
 @BENCH.part(UNITS, extra=True)

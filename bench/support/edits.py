@@ -60,8 +60,8 @@ EDITS = {
         "moving/arbiter.py", r"free\.eq\(\(~request\.valid \| request\.ready\) & ~full\)",
         "free.eq(~request.valid & ~full)"),
     "half of the commands": Edit(
-        "core/commands.py", r"depth, bus_bits = self\._config\.queue_depth,",
-        "depth, bus_bits = (self._config.queue_depth + 1) // 2,"),
+        "core/commands.py", r"depth, part_bits = self\._config\.queue_depth,",
+        "depth, part_bits = (self._config.queue_depth + 1) // 2,"),
     "twice the room for written beats": Edit(
         "moving/store.py", r"self\.depth = (.+)\n", r"self.depth = 2 * \1\n"),
     "a register before an instruction is taken": Edit(

@@ -1,4 +1,4 @@
-"""Machines of any size: networks on some of the geometries of `bench.simulators.sizes`, and all
+"""Machines of any size: networks on some of the geometries of `bench.support.sizes`, and all
 simulators on one of them."""
 
 import pytest
@@ -9,7 +9,7 @@ from accel.mapping.plans.interleave import halves
 from accel.sim.checking.check import check
 from accel.sim.checking.geometries import quick_simulators
 from amaranth.hdl import Module, Signal
-from bench.simulators.sizes import SIZES, digits_equal, geometry, graphs_equal
+from bench.support.sizes import SIZES, digits_equal, geometry, graphs_equal
 from tests.support.amaranth_sim import simulate
 
 ODD = "1x3x5, bus 4", "2x12x6, bus 16", "3x4x7, bus 128"

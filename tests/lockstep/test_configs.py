@@ -44,8 +44,9 @@ def test_an_unknown_preset_is_one_line(capsys) -> None:
 
 def test_a_wrong_file_is_one_line(capsys, tmp_path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text(preset("tiny-1x4x4").to_toml().replace("block_in = 4", "block_in = 3"))
+    path.write_text(preset("tiny-1x4x4").to_toml().replace("block_in = 4", "block_in = 300"))
     assert main(["configs", str(path)]) == 2
     out, err = capsys.readouterr()
-    assert (out, err) == ("", f"lockstep: error: Configuration {path}: block_in must be a power "
-                              "of two, not 3\n")
+    assert (out, err) == ("", f"lockstep: error: Configuration {path}: block_in must be from 1 to "
+                              "256 (none that are larger have been compared with the RTL), not "
+                              "300\n")

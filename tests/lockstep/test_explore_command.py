@@ -98,8 +98,8 @@ def test_values_of_the_front_are_those_of_the_host(folder: Path) -> None:
     front = [answer["points"][number] for number in answer["front"]]
     assert front and all(point["checked"] == "" for point in front)
     assert {one["reason"] for one in answer["refused"]} == {
-        "wgt_bytes must be at least 4 entries of 16 bytes (of which half are in use while half are "
-        "filled), not 5"}
+        f"wgt_bytes must be at least 4 entries of {size} bytes (of which half are in use while "
+        f"half are filled), not 5" for size in (16, 32)}
 
 
 def test_the_same_again_measures_nothing(folder: Path, capsys, monkeypatch, tmp_path) -> None:

@@ -54,7 +54,7 @@ def keep_weights(m: Module, array: SystolicArray, config: AccelConfig, columns: 
         array, config.dsp_multipliers)
     m.submodules.loader = loader = WeightLoader(array, columns, config.timing)
     m.submodules.ahead = ahead = Ahead(data.StructLayout({
-        "out": data.StructLayout({name: COMPUTE_OPERANDS[name] for name in HANDED}),
+        "places": data.StructLayout({name: COMPUTE_OPERANDS[name] for name in HANDED}),
         "first": 1, "last": 1, "fresh": 1, "out_tag": tag}), config.timing, array.ahead)
     tile, begins, fresh = Signal.like(nest.out.b, reset_less=True), Signal(init=1), Signal()
     with m.If(nest.valid):
@@ -64,7 +64,7 @@ def keep_weights(m: Module, array: SystolicArray, config: AccelConfig, columns: 
         fresh.eq(begins | (nest.out.b != tile)),
         loader.valid.eq(nest.valid & fresh), loader.tile.eq(nest.out.b),
         nest.step.eq(ahead.step), ahead.made.eq(nest.made), ahead.valid.eq(nest.valid),
-        *(ahead.i.out[name].eq(nest.out[name]) for name in HANDED),
+        *(ahead.i.places[name].eq(nest.out[name]) for name in HANDED),
         *(ahead.i[name].eq(getattr(nest, name))
           for name in ("first", "last", "out_tag")),
         ahead.i.fresh.eq(fresh),
@@ -73,7 +73,7 @@ def keep_weights(m: Module, array: SystolicArray, config: AccelConfig, columns: 
         datapath.shift.eq(loader.shift), datapath.switch.eq(loader.switch),
         issue.working.eq(nest.busy | ahead.some), issue.standing.eq(ahead.o.valid & ~go),
     ]
-    issued = Iterations(coming.out, coming.out_tag, coming.first, coming.last, valid)
+    issued = Iterations(coming.places, coming.out_tag, coming.first, coming.last, valid)
     return Feed(datapath, issued, loader, issued, None)
 
 

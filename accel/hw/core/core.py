@@ -122,9 +122,9 @@ class Core(wiring.Component):
         ports = {client: getattr(arbiter, client) for client in self.machine.structure.clients}
         if shared is not None:
             roles = self.machine.structure.roles
-            wiring.connect(m, shared.load_mem, ports[roles.load])
-            wiring.connect(m, shared.store_mem, ports[roles.store])
-            ports |= {roles.load: shared.load, roles.store: shared.store}
+            wiring.connect(m, shared.reader_mem, ports[roles.load])
+            wiring.connect(m, shared.writer_mem, ports[roles.store])
+            ports |= {roles.load: shared.reader, roles.store: shared.writer}
             m.d.comb += shared.base.eq(self.base_activations)
         for client, port in ports.items():
             part = units.get(client, fetch)

@@ -2,7 +2,7 @@
 
 load and store move aligned *chunks* (of bus_bytes; load where elements are packed of
 `AccelConfig.written_bytes`), compute units whole entries; either may be the wider one, and neither
-need be a multiple of the other (`accel.machine.rows`). Reads take `read_cycles`
+need be a multiple of the other (`accel.machine.structure.rows`). Reads take `read_cycles`
 (`accel.hw.parts.Ram`). Reading a place in the cycle in which it is written gives undefined data:
 the tokens keep reader and writer apart.
 """
@@ -15,7 +15,7 @@ from amaranth.utils import exact_log2
 from accel.hw.interface import chunk_write, entry_read, table_read
 from accel.hw.parts import RAM_CYCLES, Ram, delayed, divided
 from accel.machine.config import AccelConfig, BufferGeometry
-from accel.machine.rows import MemoryRows
+from accel.machine.structure.rows import MemoryRows
 
 
 def chunk_read(config: AccelConfig, buffer: str) -> Signature:

@@ -29,15 +29,15 @@ class Shared(wiring.Component):
     Members
     -------
     base : the first of its addresses, a multiple of a block; constant while a program runs.
-    load, store : the units.
-    load_mem, store_mem : the arbiter.
+    reader, writer : load and store.
+    reader_mem, writer_mem : the arbiter.
     """
 
     def __init__(self, config: AccelConfig):
         self._config = config
         super().__init__({
-            "base": In(32), "load": In(read_port(config)), "store": In(write_port(config)),
-            "load_mem": Out(read_port(config)), "store_mem": Out(write_port(config)),
+            "base": In(32), "reader": In(read_port(config)), "writer": In(write_port(config)),
+            "reader_mem": Out(read_port(config)), "writer_mem": Out(write_port(config)),
         })
 
     def elaborate(self, platform):
@@ -58,7 +58,7 @@ class Shared(wiring.Component):
         return ~block[bits - low:].any(), beat[:bits - exact_log2(self._config.bus_bytes)]
 
     def _reads(self, m: Module, storage: Ram):
-        timing, request, mem = self._config.timing, self.load.request, self.load_mem
+        timing, request, mem = self._config.timing, self.reader.request, self.reader_mem
         own, place = self._own(request.p.addr)
         last = self._config.last_bits
         m.submodules.order = order = Queue(
@@ -79,25 +79,25 @@ class Shared(wiring.Component):
         passes = head.valid & ~head.p.own & (there == 0)
         m.d.comb += [
             issued.eq(head.valid & head.p.own & (there != timing.shared_room)),
-            passed.eq(passes & mem.rdata.valid & self.load.rdata.ready),
-            taken.eq(beats.o.valid & self.load.rdata.ready),
+            passed.eq(passes & mem.rdata.valid & self.reader.rdata.ready),
+            taken.eq(beats.o.valid & self.reader.rdata.ready),
             head.ready.eq((issued | passed) & (beat == head.p.last)),
             storage.r_addr.eq(head.p.place + beat), storage.r_en.eq(issued),
             beats.i.valid.eq(delayed(m, issued, timing.shared_cycles, "issued")),
             beats.i.payload.eq(delayed(m, storage.r_data, timing.shared_cycles - RAM_CYCLES,
                                        "data", reset_less=True)),
-            beats.o.ready.eq(self.load.rdata.ready),
-            mem.rdata.ready.eq(passes & self.load.rdata.ready),
-            self.load.rdata.valid.eq(beats.o.valid | passes & mem.rdata.valid),
-            self.load.rdata.p.data.eq(Mux(there == 0, mem.rdata.p.data, beats.o.payload)),
-            self.load.rdata.p.error.eq((there == 0) & mem.rdata.p.error),
+            beats.o.ready.eq(self.reader.rdata.ready),
+            mem.rdata.ready.eq(passes & self.reader.rdata.ready),
+            self.reader.rdata.valid.eq(beats.o.valid | passes & mem.rdata.valid),
+            self.reader.rdata.p.data.eq(Mux(there == 0, mem.rdata.p.data, beats.o.payload)),
+            self.reader.rdata.p.error.eq((there == 0) & mem.rdata.p.error),
         ]
         m.d.sync += there.eq(there + issued - taken)
         with m.If(issued | passed):
             m.d.sync += beat.eq(Mux(head.ready, 0, beat + 1))
 
     def _writes(self, m: Module, storage: Ram):
-        timing, request, mem = self._config.timing, self.store.request, self.store_mem
+        timing, request, mem = self._config.timing, self.writer.request, self.writer_mem
         own, place = self._own(request.p.addr)
         # Bursts that are not acknowledged, all of one side; of the one here, the beats to come.
         unanswered, here = Signal(range(timing.bursts + 1)), Signal()
@@ -110,15 +110,15 @@ class Shared(wiring.Component):
             mem.request.valid.eq(request.valid & ~own & free),
             request.ready.eq(free & Mux(own, (left == 0) | ends, mem.request.ready)),
             accepted.eq(request.valid & request.ready),
-            writes.eq((left != 0) & self.store.wdata.valid),
-            storage.w_addr.eq(at), storage.w_data.eq(self.store.wdata.p.data),
-            storage.w_en.eq(self.store.wdata.p.mask & writes.replicate(len(storage.w_en))),
-            mem.wdata.payload.eq(self.store.wdata.payload),
-            mem.wdata.valid.eq(self.store.wdata.valid & (left == 0)),
-            self.store.wdata.ready.eq((left != 0) | mem.wdata.ready),
-            self.store.ack.valid.eq(mem.ack.valid | delayed(m, ends, 2, "ends")),
-            self.store.ack.p.error.eq(mem.ack.valid & mem.ack.p.error),
-            mem.ack.ready.eq(1), acknowledged.eq(self.store.ack.valid),
+            writes.eq((left != 0) & self.writer.wdata.valid),
+            storage.w_addr.eq(at), storage.w_data.eq(self.writer.wdata.p.data),
+            storage.w_en.eq(self.writer.wdata.p.mask & writes.replicate(len(storage.w_en))),
+            mem.wdata.payload.eq(self.writer.wdata.payload),
+            mem.wdata.valid.eq(self.writer.wdata.valid & (left == 0)),
+            self.writer.wdata.ready.eq((left != 0) | mem.wdata.ready),
+            self.writer.ack.valid.eq(mem.ack.valid | delayed(m, ends, 2, "ends")),
+            self.writer.ack.p.error.eq(mem.ack.valid & mem.ack.p.error),
+            mem.ack.ready.eq(1), acknowledged.eq(self.writer.ack.valid),
         ]
         m.d.sync += unanswered.eq(unanswered + accepted - acknowledged)
         with m.If(writes):

@@ -56,7 +56,8 @@ def random_config(seed: int) -> AccelConfig:
                        vector_beats=random.choice([1, *parts]), weight_bits=weight_bits,
                        stage_depth=random.randrange(1, 9), timing=random_timing(seed),
                        dsp_multipliers=random.choice([1, 8, 1 << 16]),
-                       dataflow=random.choice(DATAFLOWS))
+                       dataflow=random.choice(DATAFLOWS),
+                       shared_bytes=random.choice([0, 0, 1024, 2048]))
 
 
 def random_timing(seed: int) -> CoreTiming:

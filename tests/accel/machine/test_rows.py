@@ -2,7 +2,7 @@
 
 import pytest
 
-from accel.machine.rows import MemoryRows
+from accel.machine.structure.rows import MemoryRows
 
 
 @pytest.mark.parametrize(("chunk", "entry", "entries", "slice_bytes", "divides"), [

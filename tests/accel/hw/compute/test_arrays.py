@@ -9,6 +9,7 @@ import pytest
 from accel.datapath.plan import plan
 from accel.hw.compute.gemm import Gemm
 from accel.hw.compute.systolic import OutputStationary, WeightStationary
+from accel.hw.compute.weights import WeightLoader
 from accel.machine.config import (DATAFLOWS, OUTPUT_STATIONARY, WEIGHT_STATIONARY, ConfigError)
 from accel.machine.intrinsics import SHIPPED, gemm_op, instructions
 from accel.machine.machine import Machine
@@ -53,6 +54,33 @@ def results(array, value):
 def wrapped(values, bits):
     half = 1 << bits - 1
     return (values + half) % (1 << bits) - half
+
+
+def test_tiles_are_read_in_order_while_the_one_before_is_in_use():
+    """A column a cycle, the last one first; no column before the tile that waits is taken."""
+    whole = machine(WEIGHT_STATIONARY)
+    array, config = plan(whole, "gemm").array, whole.config
+    columns = config.seen(whole.structure.unit("gemm"), "wgt")
+    dut, simulation = ready(WeightLoader, array, columns, config.timing)
+    read, taken, tiles = [], [], [3, 1, 6, 1]
+
+    async def bench(ctx):
+        for now in range(80):
+            some = now < 2 * len(tiles) and now % 2 == 0
+            ctx.set(dut.valid, some)
+            ctx.set(dut.tile, tiles[now // 2] if some else 0)
+            taken.append(now % 11 == 10 and bool(ctx.get(dut.full)))
+            ctx.set(dut.taken, taken[-1])
+            if ctx.get(dut.en):
+                read.append(ctx.get(dut.addr))
+            assert len(read) <= (1 + sum(taken)) * array.block_out
+            await ctx.tick()
+
+    simulation.run(bench, max_cycles=100)
+    last = array.block_out - 1
+    assert read == [tile * array.block_out + last - column
+                    for tile in tiles for column in range(array.block_out)]
+    assert sum(taken) == len(tiles)
 
 
 @pytest.mark.parametrize("config, declarations, fields", SIZES)

@@ -26,8 +26,8 @@ class Behind(Elaboratable):
     def elaborate(self, platform):
         m = Module()
         m.submodules.shared, m.submodules.arbiter = shared, arbiter = self.shared, self.arbiter
-        wiring.connect(m, shared.load_mem, arbiter.load)
-        wiring.connect(m, shared.store_mem, arbiter.store)
+        wiring.connect(m, shared.reader_mem, arbiter.load)
+        wiring.connect(m, shared.writer_mem, arbiter.store)
         m.d.comb += shared.base.eq(BASE)
         return m
 
@@ -80,12 +80,12 @@ def test_latency_and_throughput():
 
     async def reads(ctx):
         ctx.set(dut.base, BASE)
-        ctx.set(dut.load.rdata.ready, 1)
-        ctx.set(dut.load.request.payload, {"addr": BASE, "last": 3})
-        ctx.set(dut.load.request.valid, 1)
+        ctx.set(dut.reader.rdata.ready, 1)
+        ctx.set(dut.reader.request.payload, {"addr": BASE, "last": 3})
+        ctx.set(dut.reader.request.valid, 1)
         for cycle in range(16):
-            ctx.set(dut.load.request.valid, cycle < 2)
-            *_, there = await ctx.tick().sample(dut.load.rdata.valid)
+            ctx.set(dut.reader.request.valid, cycle < 2)
+            *_, there = await ctx.tick().sample(dut.reader.rdata.valid)
             cycles.extend([cycle] * there)
     simulate(dut, reads)
     assert cycles == [*range(2 + CONFIG.timing.shared_cycles, 2 + CONFIG.timing.shared_cycles + 8)]

@@ -1,14 +1,5 @@
-"""Machines of any size: odd blocks and depths, 128 x 128, narrow and wide buses.
+"""Machines of any size: odd blocks and depths, 128 x 128, narrow and wide buses."""
 
-`sizes` takes 24 geometries that are no powers of two, or beyond 2 to 64 channels and buses of 4 to
-64 bytes; buffers have odd numbers of entries. On each, the digits network gives what the host
-computes, and so do random graphs (``--graphs``, of layers and of operators that move values: the
-accelerator computes all that it takes, by the functional simulator). Of those with up to 32 lanes
-``--count`` random programs, and the directed ones, agree on functional, cycle and slice simulators
-and the RTL; of larger ones 20, as ``--rtl`` asks for it: a core of 128 x 128 takes long to build.
-"""
-
-import time
 from math import prod
 from random import Random
 from typing import Any
@@ -19,9 +10,6 @@ import lockstep
 from accel.machine.config import PARAM_BYTES, AccelConfig
 from accel.machine.machine import Machine
 from accel.machine.structure import SHIPPED_STRUCTURE
-from accel.sim.checking.check import check
-from accel.sim.checking.geometries import quick_simulators
-from bench.frame import Bench, Sheet
 from examples.digits.data import held_out
 from lockstep.testing.models import DIGITS
 from tests.accel.mapping.test_random_graphs import random_graph
@@ -43,29 +31,7 @@ SIZES: dict[str, tuple[int, int, int, int, dict[str, Any]]] = {
 """Batch, blocks, bus and other fields, by name."""
 
 IMAGES, LARGE = 2, 32
-
-BENCH = Bench(__file__, __doc__)
-BENCH.option("--graphs", type=int, default=60, help="random graphs on each of the geometries")
-BENCH.option("--count", type=int, default=50, help="random programs on each, 0 for none")
-BENCH.option("--rtl", type=int, default=0, help="the same of more than 32 lanes")
-
-
-@BENCH.part([*SIZES], extra=True)
-def sizes(sheet: Sheet) -> None:
-    for name in sheet.cases:
-        begin, machine = time.perf_counter(), Machine(geometry(name))
-        equal, nodes = digits_equal(machine), graphs_equal(machine, sheet.graphs)
-        count = sheet.count if machine.config.block_out * machine.config.batch <= LARGE \
-            and machine.config.block_in <= LARGE else sheet.rtl
-        report = check(machine, count, simulators=quick_simulators(machine)) if count else None
-        difference = report and report.difference and report.difference.describe()
-        checked = f"{report.programs} programs agree" if report else "no programs"
-        print(f"{name:20} digits {'equal' if equal else 'DIFFER'}, {sheet.graphs} graphs equal "
-              f"({nodes} operators), {difference or checked}, {time.perf_counter() - begin:.0f} s",
-              flush=True)
-        sheet.row({"name": name, "digits": equal, "graphs": sheet.graphs, "operators": nodes,
-                   "programs": report.programs if report else 0, "difference": difference})
-        sheet.require(equal and not difference)
+"""Images of digits; channels and lanes of a machine whose RTL takes long to build, and more."""
 
 
 def geometry(name: str) -> AccelConfig:
@@ -82,6 +48,11 @@ def geometry(name: str) -> AccelConfig:
         depth = max(DEPTHS[buffer.name], -(-beats // entry))
         fields[str(buffer.size)] = entry * (depth + depth % buffer.banks)
     return AccelConfig(name, **extents, **fields, bus_bytes=bus, **more)
+
+
+def is_large(config: AccelConfig) -> bool:
+    """True if the RTL of the machine takes long to build."""
+    return max(config.block_out * config.batch, config.block_in) > LARGE
 
 
 def digits_equal(machine: Machine) -> bool:
@@ -106,7 +77,3 @@ def graphs_equal(machine: Machine, count: int) -> int:
         segments = assert_divided_right(machine, graph, net.samples()).segments
         taken += sum(len(one.nodes) for one in segments if one.target != "host")
     return taken
-
-
-if __name__ == "__main__":
-    BENCH.main()
