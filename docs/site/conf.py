@@ -29,8 +29,8 @@ autodoc_typehints_description_target = "documented"
 GROUPS = {
     "Begin": ["tutorial", "tour", "commands", "python", "trust", "README"],
     "The machine": ["machine", "isa", "geometry", "dataflow", "structure", "instruction", "argmax",
-                    "hardswish", "int16", "bfloat16", "normalize", "depthwise", "sparse", "packed_weights",
-                    "rtl"],
+                    "hardswish", "int16", "bfloat16", "normalize", "depthwise", "sparse",
+                    "packed_weights", "rtl"],
     "Networks": ["networks", "onnx", "torch", "frontends", "quantize", "spellings", "operators",
                  "decoders", "real", "values"],
     "Where the time goes": ["traces", "partition", "bounds", "energy", "estimates", "explore",
