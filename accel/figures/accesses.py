@@ -151,9 +151,9 @@ class _LayerCounter:
         iterations, folds = (self._of[kind] * here for kind in ("iterations", "folds"))
         self._add(f"gemm.{body.name}", iterations)
         self._add("gemm.folds", folds)
-        for key, kind in (("inp.read", "iterations"), ("wgt.read", "weights"),
-                          ("acc.gemm_write", "meets")):
-            self._add(key, self._of[kind] * here)
+        self._add("inp.read", iterations)
+        self._add("wgt.read", self._of["weights"] * here)
+        self._add("acc.gemm_write", self._of["meets"] * here)
         self._add("acc.gemm_read", folds)
 
     def _vector(self, unit: Unit, body: Intrinsic) -> None:

@@ -143,10 +143,10 @@ def _steps(machine: Machine, unit: Unit, layout: data.Layout, word: np.ndarray
     def field(name: str) -> int:
         return int(column(layout, word, name)[0])
 
-    bits, levels = exact_log2(machine.config.bus_bytes), layout["loops"].shape.length
+    bits = exact_log2(machine.config.bus_bytes)
     memory, buffer = np.array(field("dram")), np.array(field("address"))
     pad = np.array(False)
-    for level in range(levels):
+    for level in range(isa.DMA["loops"].shape.length):
         extent, before, after, dram, step = (field(f"loops.{level}.{name}") for name in (
             "extent", "before", "after", "dram", "buffer"))
         at = np.arange(extent)
