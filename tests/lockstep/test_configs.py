@@ -48,5 +48,5 @@ def test_a_wrong_file_is_one_line(capsys, tmp_path) -> None:
     assert main(["configs", str(path)]) == 2
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"lockstep: error: Configuration {path}: block_in must be from 1 to "
-                              "256 (none that are larger have been compared with the RTL), not "
-                              "300\n")
+                              "256, not 300: none that are larger have been compared with the "
+                              "RTL\n")
