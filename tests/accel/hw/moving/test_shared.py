@@ -57,13 +57,13 @@ def test_bursts_of_both_sides_keep_their_order(p_stall):
     async def answers(ctx):
         left = len(writes)
         while left:
-            *_, acked = await ctx.tick().sample(dut.shared.store.ack.valid)
+            *_, acked = await ctx.tick().sample(dut.shared.writer.ack.valid)
             left -= acked
-        await request_all(dut.shared.load, reads, stalls(5, p_stall))(ctx)
+        await request_all(dut.shared.reader, reads, stalls(5, p_stall))(ctx)
 
-    simulate(dut, answers, write_all(dut.shared.store, beats, stalls(3, p_stall)),
-             request_all(dut.shared.store, writes, stalls(4, p_stall)),
-             read_all(dut.shared.load, reads, stalls(6, p_stall), seen),
+    simulate(dut, answers, write_all(dut.shared.writer, beats, stalls(3, p_stall)),
+             request_all(dut.shared.writer, writes, stalls(4, p_stall)),
+             read_all(dut.shared.reader, reads, stalls(6, p_stall), seen),
              processes=[memory.serve(dut.arbiter.mem)])
     assert seen == [int.from_bytes(expected[addr + i * N:addr + i * N + N], "little")
                     for addr, count in reads for i in range(count)]
