@@ -5,13 +5,13 @@ cycle simulator, times only. Prints cycles, block products (0 where an instructi
 multiplies), the traffic on the bus in cycles and what gemm waited for; then ``depthwise_cycles``
 and ``depthwise_products``.
 
-`double_buffering` runs one convolution (3x3, 128 -> 128 channels, 28x28) in RTL: cycles of the
-schedule with the fewest cycles by the cost model, with one and with two virtual threads, the share
-that two threads save, the array's limit (one block product a cycle), and the cycles of one thread
-with the tiles that the cost model finds best for a single thread, which may fill whole buffers,
-with the share that two threads save of those. Among tiles that take about as long the compiler
-takes those of the least traffic: ``conv_cycles_compiled`` are the cycles of its choice, ``..._bus``
-what each of the two moves, in cycles of the bus.
+`double_buffering` runs one convolution (3x3, 128 -> 128 channels, 28x28) in RTL: cycles of one
+schedule with one and with two virtual threads, the share that two threads save, the array's limit
+(one block product a cycle), and the cycles of one thread with the tiles that the cost model finds
+best for a single thread, which may fill whole buffers, with the share that two threads save of
+those. Among tiles that take about as long the compiler takes those of the least traffic:
+``conv_cycles_fewest`` are the cycles of the cheapest, ``..._bus`` what each of the two moves, in
+cycles of the bus.
 
 `random_layers` draws ``--count`` convolutions (kernels 1 to 7, strides and dilations 1 to 3,
 groups, odd sizes, 1 to 300 channels), each behind a change of scale, which leaves its input in the
@@ -116,15 +116,15 @@ def double_buffering(sheet: Sheet) -> None:
         return int(cost_of(machine.config, shape, tiles, 2).traffic)
 
     shape = shape_of(layer.operator)
-    best = all_that_fit(machine.config, shape, 2)[0]
-    compiled, _ = tiles_of(machine, layer.operator, 2)
+    best, _ = tiles_of(machine, layer.operator, 2)
+    fewest = all_that_fit(machine.config, shape, 2)[0]
     alone, _ = tiles_of(machine, layer.operator, 1)
     one, two, single = cycles(best, 1), cycles(best, 2), cycles(alone, 1)
     sheet.figure("conv_cycles_one_thread", one)
     sheet.figure("conv_cycles_two_threads", two)
     sheet.figure("conv_cycles_two_threads_bus", bus(best))
-    sheet.figure("conv_cycles_compiled", cycles(compiled, 2))
-    sheet.figure("conv_cycles_compiled_bus", bus(compiled))
+    sheet.figure("conv_cycles_fewest", cycles(fewest, 2))
+    sheet.figure("conv_cycles_fewest_bus", bus(fewest))
     sheet.figure("conv_cycles_limit", block_products(layer))
     sheet.figure("conv_cycles_saved", 1 - two / one, ".4f")
     sheet.figure("conv_cycles_one_thread_own_tiles", single)

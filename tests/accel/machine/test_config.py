@@ -89,7 +89,7 @@ def test_packed_weights_of_an_entry_are_whole_bytes() -> None:
 
 
 def test_a_buffer_has_the_whole_entries_that_fit() -> None:
-    """Of acc each of the banks has as many."""
+    """Each bank of acc must have as many."""
     config = replace(TINY, block_in=24, block_out=12, inp_bytes=1000, acc_bytes=1000)
     assert (config.buffers["inp"].depth, config.buffers["inp"].size_bytes) == (41, 984)
     assert (config.buffers["acc"].depth, config.bank_depth) == (20, 10)

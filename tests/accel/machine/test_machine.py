@@ -82,7 +82,8 @@ def test_packed_weights_are_of_8_bits() -> None:
 
 def test_buffers_must_hold_entries_of_the_declared_types() -> None:
     Machine(replace(TINY, wgt_bytes=64))
-    with pytest.raises(ConfigError, match="^wgt_bytes must be at least 4 entries of 32 bytes .*, "
+    with pytest.raises(ConfigError, match="^wgt_bytes must be at least 4 entries of 32 bytes "
+                                          r"\(of which half are in use while half are filled\), "
                                           "not 64$"):
         Machine(replace(TINY, wgt_bytes=64), instructions(wgt="int16"))
 

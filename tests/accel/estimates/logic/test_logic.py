@@ -100,7 +100,7 @@ def test_tables_of_a_tree(count: int, luts: int) -> None:
 
 
 def test_depth_comes_before_size() -> None:
-    """Of five inputs a table of two levels takes as many; of six, twice as many as needed."""
+    """A table of two levels takes as many LUTs as needed for five inputs, twice as many for six."""
     network = BitNetwork()
     assert tables(network, [tree(network, "difference", 6)]).total() == 4
 

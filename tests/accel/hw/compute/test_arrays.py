@@ -51,6 +51,13 @@ def results(array, value):
     return wrapped(np.array(parts, object), array.bits).reshape(array.batch, array.block_out)
 
 
+async def see(ctx, dut, seen, cycles=1):
+    """Keep what the array gives, cycle by cycle."""
+    for _ in range(cycles):
+        seen.append(results(dut.array, ctx.get(dut.value)))
+        await ctx.tick()
+
+
 def wrapped(values, bits):
     half = 1 << bits - 1
     return (values + half) % (1 << bits) - half
@@ -109,11 +116,8 @@ def test_weights_stay_until_others_take_their_place(config, declarations, fields
             column += shift
             if column == array.block_out:
                 column, coming = 0, coming + 1
-            seen.append(results(array, ctx.get(dut.value)))
-            await ctx.tick()
-        for _ in range(array.latency):
-            seen.append(results(array, ctx.get(dut.value)))
-            await ctx.tick()
+            await see(ctx, dut, seen)
+        await see(ctx, dut, seen, array.latency)
 
     simulation.run(bench, max_cycles=1000)
     assert sum(one is not None for one in expected) > 50
@@ -140,11 +144,8 @@ def test_sums_stay_until_they_begin_anew(config, declarations, fields):
             ctx.set(dut.restart, restart)
             total = wrapped((0 if restart else total) + a @ b.T, array.bits)
             expected.append(total)
-            seen.append(results(array, ctx.get(dut.value)))
-            await ctx.tick()
-        for _ in range(array.latency):
-            seen.append(results(array, ctx.get(dut.value)))
-            await ctx.tick()
+            await see(ctx, dut, seen)
+        await see(ctx, dut, seen, array.latency)
 
     simulation.run(bench, max_cycles=1000)
     for step, one in enumerate(expected):

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.mapping.memory.allocate import allocate
+from tests.support.lifetimes import assert_apart
 
 lives = st.tuples(st.integers(0, 9), st.integers(0, 4)).map(lambda p: (p[0], p[0] + p[1]))
 values = st.dictionaries(st.text("abcdefgh", min_size=1, max_size=2),
@@ -15,13 +16,7 @@ def test_no_two_live_values_overlap(wanted) -> None:
     sizes = {name: size for name, (size, _) in wanted.items()}
     lives = {name: life for name, (_, life) in wanted.items()}
     offsets, total = allocate(sizes, lives)
-    assert set(offsets) == set(wanted)
-    for one, start in offsets.items():
-        assert start % 64 == 0 and 0 <= start and start + sizes[one] <= total
-        for other, begin in offsets.items():
-            alive = lives[one][0] <= lives[other][1] and lives[other][0] <= lives[one][1]
-            apart = start + sizes[one] <= begin or begin + sizes[other] <= start
-            assert one == other or apart or not alive
+    assert_apart(offsets, sizes, lives, total)
     assert total <= sum(-(-size // 64) * 64 for size in sizes.values())
 
 

@@ -16,6 +16,7 @@ from accel.mapping.target import AccelTarget
 from accel.sim.checking.check import check
 from accel.sim.timed import cycle
 from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
+from tests.support.lifetimes import assert_apart
 from tests.support.machines import TINY
 
 lives = st.tuples(st.integers(0, 9), st.integers(0, 4)).map(lambda p: (p[0], p[0] + p[1]))
@@ -33,13 +34,7 @@ def test_no_two_live_values_overlap(wanted, capacity: int) -> None:
     moved = {name: size * times for name, (size, times, _) in wanted.items()}
     lives = {name: life for name, (_, _, life) in wanted.items()}
     offsets, total = allocate_shared(sizes, lives, moved, capacity)
-    assert set(offsets) == set(wanted)
-    for one, start in offsets.items():
-        assert start % 64 == 0 and 0 <= start and start + sizes[one] <= total
-        for other, begin in offsets.items():
-            alive = lives[one][0] <= lives[other][1] and lives[other][0] <= lives[one][1]
-            apart = start + sizes[one] <= begin or begin + sizes[other] <= start
-            assert one == other or apart or not alive
+    assert_apart(offsets, sizes, lives, total)
 
 
 def test_what_is_moved_most_comes_first_and_what_does_not_fit_lies_there_in_part() -> None:
