@@ -13,6 +13,7 @@ from accel.machine.config import DATAFLOWS, preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import ACCESSES, Run
+from accel.machine.structure import SEGMENTS
 from accel.machine.words import column, decode_words
 from accel.sim.meaning import functional
 from accel.sim.timed import cycle
@@ -106,10 +107,11 @@ def test_a_load_and_a_store() -> None:
                         "store.chunks": 4 * 3, "out.read": 4 * 3}
 
 
-@pytest.mark.parametrize("dataflow", DATAFLOWS)
+@pytest.mark.parametrize("fields", [*({"dataflow": dataflow} for dataflow in DATAFLOWS),
+                                    {"shared_bytes": 1024}], ids=str)
 @pytest.mark.parametrize("seed", range(4))
-def test_words_alone_say_all_but_what_waiting_reads(seed, dataflow) -> None:
-    machine = Machine(replace(MACHINE.config, dataflow=dataflow))
+def test_words_alone_say_all_but_what_waiting_reads(seed, fields) -> None:
+    machine = Machine(replace(MACHINE.config, **fields))
     case = generate(machine, seed)
     found, run = counting.counted(machine, case.program), cycle.measure(machine, case.program)
     for place, name in enumerate(ACCESSES):
@@ -120,6 +122,20 @@ def test_words_alone_say_all_but_what_waiting_reads(seed, dataflow) -> None:
             assert found[:, place].any()
         else:
             np.testing.assert_array_equal(found[:, place], counted(run)[:, place], name)
+
+
+@pytest.mark.parametrize("dram", [0, 1010, 1024])
+def test_words_say_which_beats_the_shared_scratchpad_has(dram: int) -> None:
+    """Runs that overlap, in it, across its end and behind it: a beat that two share counts once."""
+    machine = Machine(replace(MACHINE.config, shared_bytes=1024))
+    line = {"extent": 6, "dram": 4, "buffer": 12, "before": 1}
+    program = AccelProgram.assemble(machine, [Instruction("load", "load", {
+        "buffer": 0, "run": 9, "base": SEGMENTS.index("activations"), "dram": dram,
+        "loops": [line]}), finish()], activations_bytes=2048)
+    shared = ACCESSES.index("shared")
+    found = counting.counted(machine, program)[:, shared].tolist()
+    assert found == counted(cycle.measure(machine, program))[:, shared].tolist()
+    assert (found[0] > 0) == (dram < 1024)
 
 
 @pytest.mark.slow       # builds a slice
