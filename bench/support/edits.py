@@ -44,7 +44,7 @@ EDITS = {
     "a relay after fetch's requests": Edit(
         "core/fetch.py",
         r"( +)wiring\.connect\(m, requests\.o, wiring\.flipped\(self\.mem\.request\)\)",
-        r"\1m.submodules.later = later = relay(BURST, 1)\n"
+        r"\1m.submodules.later = later = relay(burst_layout(self._machine.config), 1)\n"
         r"\1wiring.connect(m, requests.o, later.i)\n"
         r"\1wiring.connect(m, later.o, wiring.flipped(self.mem.request))"),
     "a queue of four before load's bursts": Edit(
