@@ -45,10 +45,10 @@ HEAD = (
     "figures anew, and `pytest tests/bench/test_published.py --update-golden` then the page.",
     "```\npython -m bench accelerator.networks --only published\n```",
     "Cycles are for one image. `array` is the share of the array's products that are useful, "
-    "`bound` the share that padding to whole blocks leaves, `host` the segments of the host between "
-    "the first layer and the last, whose time does not count. `same layers` are our cycles of those "
-    "layers that the published figure has, and `ratio` is ours by theirs. Below stands what a "
-    "figure is, and why ours differs.")
+    "`bound` the share that padding to whole blocks leaves, `host` the segments of the host "
+    "between the first layer and the last, whose time does not count. `same layers` are our cycles "
+    "of those layers that the published figure has, and `ratio` is ours by theirs. Below stands "
+    "what a figure is, and why ours differs.")
 COLUMNS = ("machine", "network", "cycles", "array", "bound", "DRAM, MB", "host", "same layers",
            "published", "ratio")
 
