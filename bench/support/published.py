@@ -107,8 +107,13 @@ def file_of(name: str) -> str:
 
 def figures(name: str) -> list[Figure]:
     """The published figures of a machine."""
-    return [Figure(**{key: tuple(value) if isinstance(value, list) else value
-                      for key, value in one.items()}) for one in _record(name)["figure"]]
+    return [_figure(entry) for entry in _record(name)["figure"]]
+
+
+def _figure(entry: Mapping[str, Any]) -> Figure:
+    plain: dict[str, Any] = {field: tuple(value) if isinstance(value, list) else value
+                             for field, value in entry.items()}
+    return Figure(**plain)
 
 
 def kept(name: str) -> dict[str, Ours]:

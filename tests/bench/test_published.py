@@ -1,5 +1,7 @@
 """Machines of others: their files, the records beside them, and docs/published.md."""
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,9 @@ from accel.sim.programs.generate import generate
 from accel.sim.timed import cycle
 from bench.accelerator.networks import BENCH
 from bench.support import published
+from bench.support.published import Figure
+from compiler.errors import RequestError
+from lockstep.testing import zoo
 from tests.support.integer_graphs import Net, assert_right
 
 NAMES = published.names()
@@ -72,6 +77,49 @@ def test_the_rtl_agrees(name: str) -> None:
     machine = machine_of(name)
     report = check(machine, 20, 0, quick_simulators(machine))
     assert report.difference is None, report.difference
+
+
+@pytest.fixture
+def copied(monkeypatch, tmp_path: Path) -> Path:
+    """The records, where they may be written; nothing is measured: the machines take what is kept.
+    """
+    shutil.copytree(published.RECORDS, tmp_path / "records")
+    kept = {machine_of(name).hash: published.kept(name) for name in NAMES}
+    monkeypatch.setattr(published, "measured",
+                        lambda machine, figure, _: kept[machine.hash][figure.network])
+    monkeypatch.setattr(published, "RECORDS", tmp_path / "records")
+    return tmp_path / "records"
+
+
+def test_the_command_prints_the_rows_of_the_page(copied: Path, capsys) -> None:
+    assert BENCH.main(["--only", "published", "vit_small", "--machine", "vta"]) == 0
+    said = capsys.readouterr().out
+    (row,) = [*published.table({"vta": {"vit_small": published.kept("vta")["vit_small"]}})][2:]
+    assert row in said.splitlines() and row in published.page().splitlines()
+
+
+def test_other_figures_than_those_of_the_page_are_told(copied: Path, monkeypatch, capsys) -> None:
+    ours = replace(published.kept("vta")["vit_small"], cycles=1)
+    monkeypatch.setattr(published, "measured", lambda *_: ours)
+    command = ["--only", "published", "vit_small", "--machine", "vta"]
+    assert BENCH.main(command) == 1
+    said = capsys.readouterr().out
+    assert "vta: docs/published.md has other figures; --keep writes these" in said.splitlines()
+    before = published.kept("vta")
+    assert BENCH.main([*command, "--keep"]) == 0
+    assert published.kept("vta") == {**before, "vit_small": ours}
+    assert BENCH.main(command) == 0
+
+
+def test_layers_that_the_figure_lacks_are_left_out() -> None:
+    machine, net = machine_of("vta"), [layer.name for layer in zoo.network("keywords").layers]
+    whole = published.measured(machine, Figure(network="keywords"), 32)
+    alone = published.measured(machine, Figure(network="keywords", leaves_out=(net[0],)))
+    assert whole.cycles == whole.same_layers == alone.cycles
+    assert 0.5 * whole.cycles < alone.same_layers < whole.cycles
+    assert whole.micro_code > 0 == alone.micro_code
+    with pytest.raises(RequestError, match="keywords has no layer stem to leave out; it has conv"):
+        published.measured(machine, Figure(network="keywords", leaves_out=("stem",)))
 
 
 def test_another_machine_is_refused(capsys) -> None:
