@@ -15,6 +15,11 @@ INDEX_BITS = 26
 COMMAND = data.StructLayout({"index": INDEX_BITS, "word": WORD_BITS})
 
 
+WATCHED = data.StructLayout(dict.fromkeys(
+    ("working", "waiting", "steps", "forms", "ends", "leaves"), 1))
+"""What a unit shows besides its activity, to tell which instruction that is about."""
+
+
 def unit_signature(structure: Structure = SHIPPED_STRUCTURE) -> dict:
     """Members that every execution unit of a structure has, for its Component signature.
 
@@ -34,6 +39,10 @@ def unit_signature(structure: Structure = SHIPPED_STRUCTURE) -> dict:
     blocked, blocked_index     the head of the queue waits for tokens, or a retiring instruction
                 waits to signal, and nothing else of the unit moves; index of that instruction
     activity    one-hot in the order of `Structure.activities`
+    watched     who records a timeline reads it, and no part of the core (`Core`). Of units that
+                compute: `working`, iterations are not issued; `waiting`, the head of the queue is
+                there and may start. Of those that move bytes: `steps`, a step is made, which
+                `forms` a beat, or `ends` its instruction; `leaves`, a beat has left for the memory
     """
     count = len(structure.units)
     return {
@@ -45,7 +54,7 @@ def unit_signature(structure: Structure = SHIPPED_STRUCTURE) -> dict:
         "retired": Out(1), "retired_index": Out(INDEX_BITS),
         "error": Out(1), "error_index": Out(INDEX_BITS), "error_status": Out(Status),
         "idle": Out(1), "blocked": Out(1), "blocked_index": Out(INDEX_BITS),
-        "activity": Out(len(structure.activities)),
+        "activity": Out(len(structure.activities)), "watched": Out(WATCHED),
     }
 
 

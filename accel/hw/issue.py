@@ -123,6 +123,7 @@ class Issue(wiring.Component):
             return self.activity.eq(1 << self.structure.activities.index(name))
 
         waiting = self.commands.valid & ~self.halt
+        m.d.comb += [self.watched.working.eq(self.working), self.watched.waiting.eq(waiting)]
         with m.If(self.take | arming | (self.working & ~self.standing)):
             m.d.comb += now("busy")
         with m.Elif(self.working):

@@ -54,7 +54,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="write the waveforms of all signals of the RTL while a layer runs, for GTKWave or "
              "Surfer (default file: LAYER.fst)")
     add("--report", type=output_file, metavar="FILE.html",
-        help="write one page with timeline, roofline, stalls, traffic and buffers (--sim cycle)")
+        help="write one page with timeline, roofline, stalls, traffic and buffers (--sim cycle or "
+             "slice)")
     add_pictures(parser)
     add("--bounds", action="store_true",
         help="show how far each layer can be from its best: least cycles and bytes of all tilings")

@@ -42,9 +42,8 @@ def compiled_network(args: argparse.Namespace, saved, graph: Graph | None
     if machine:
         memory = replace(machine.config.memory, **_memory_options(args))
         machine = replace(machine, config=replace(machine.config, memory=memory))
-    options: dict[str, Any] = {"values": not args.no_values} if args.sim in TIMED else {}
-    if args.sim == "cycle":
-        options["timeline"] = True
+    options: dict[str, Any] = {"values": not args.no_values,
+                               "timeline": True} if args.sim in TIMED else {}
     if args.waves:
         options["waves"] = Waves(*args.waves)
     watched = Watched(args.sim, options)

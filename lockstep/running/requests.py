@@ -3,7 +3,6 @@
 import argparse
 
 from accel.estimates.technology import load_technology
-from accel.sim.timed import cycle
 from compiler.errors import RequestError
 from lockstep.report import require_plotly
 from lockstep.report.pictures import require_matplotlib
@@ -56,9 +55,9 @@ def _require_sense_there(args: argparse.Namespace) -> None:
 
 def _require_page(args: argparse.Namespace) -> None:
     wanted = [option for option in PAGES if getattr(args, option)]
-    if wanted and args.sim != "cycle":
-        raise RequestError(f"--{wanted[0]} must come with --sim cycle, not {args.sim}: the cycle "
-                           f"simulator alone says what every unit did when")
+    if wanted and args.sim not in TIMED:
+        raise RequestError(f"--{wanted[0]} must come with --sim {' or '.join(TIMED)}, not "
+                           f"{args.sim}: only these say what every unit did when")
     if args.report:
         require_plotly()
     require_matplotlib(args)
@@ -72,16 +71,11 @@ def _require_technology(args: argparse.Namespace) -> None:
 
 
 def require_programs(args: argparse.Namespace, programs, machine) -> None:
-    """Refuses options about programs where the accelerator has none, or not the layer, or where the
-    slice of the RTL takes the cycle simulator's place."""
+    """Refuses options about programs where the accelerator has none, or not the layer."""
     for option in (*PAGES, "technology"):
         if getattr(args, option) and not programs:
             raise RequestError(f"--{option} must be left out for {str(args.model)!r}: all of it "
                                f"runs on the host, which has no cycles")
-        if option in PAGES and getattr(args, option) and not cycle.models(machine):
-            raise RequestError(f"--{option} must be left out for a machine that the cycle "
-                               f"simulator was not made for: the slice of its RTL has cycles and "
-                               f"counters alone")
     layers = [name for program in programs for name, _ in program.layers]
     if args.waves and args.waves[0] not in layers:
         raise RequestError(f"--waves must name a layer that runs on the accelerator "

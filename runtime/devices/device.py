@@ -144,7 +144,7 @@ def simulator(name: str, **options: Any) -> Simulate:
     """The simulator `name` of `SIMULATORS`.
 
     `options` are those of its ``simulate``: all but functional take `dram`, or single options of
-    it, and `max_cycles`, cycle and slice also `values`, cycle `timeline`; functional takes none.
+    it, and `max_cycles`, cycle and slice also `values` and `timeline`; functional takes none.
     Raises ArgumentError and DramError for what they do not take.
     """
     simulate = _simulate(name)

@@ -297,8 +297,8 @@ def refused(capsys, message: str, *args) -> None:
 @pytest.mark.usefixtures("nothing_runs")
 @pytest.mark.parametrize("sim", ["functional", "verilator"])
 def test_another_simulator(capsys, tmp_path, sim: str) -> None:
-    refused(capsys, f"--report must come with --sim cycle, not {sim}: the cycle simulator alone "
-            "says what every unit did when", DIGITS, "--sim", sim, "--report",
+    refused(capsys, f"--report must come with --sim cycle or slice, not {sim}: only these say "
+            "what every unit did when", DIGITS, "--sim", sim, "--report",
             tmp_path / "page.html")
 
 

@@ -1,6 +1,7 @@
 """``lockstep run`` on hardware that the cycle simulator was not made for, and with --sim slice."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -44,9 +45,26 @@ def test_energy_of_what_the_slice_runs(monkeypatch, tmp_path):
             assert used[1][unit] == pytest.approx(joules), unit
 
 
-def test_what_the_slice_does_not_know_is_refused(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(made_for, "recorded", lambda: "another")
-    assert main([*RUN, "--report", str(tmp_path / "page.html")]) == 2
-    assert capsys.readouterr().err == (
-        "lockstep: error: --report must be left out for a machine that the cycle simulator was "
-        "not made for: the slice of its RTL has cycles and counters alone\n")
+def test_a_timeline_of_what_the_slice_runs(monkeypatch, tmp_path):
+    """Stalls of layers, the trace and the page are those of the cycle simulator."""
+    layers, traces, pages = [], [], []
+    for recorded in (made_for.recorded(), "another"):
+        monkeypatch.setattr(made_for, "recorded", lambda recorded=recorded: recorded)
+        told(tmp_path / "a.json", "--trace", str(tmp_path / "t.json"), "--report",
+             str(tmp_path / "page.html"))
+        layers.append(json.loads((tmp_path / "a.json").read_text())["layers"])
+        traces.append((tmp_path / "t.json").read_text())
+        pages.append((tmp_path / "page.html").read_text())
+    assert layers[0] == layers[1] and any(layer["stalls"] for layer in layers[0])
+    assert traces[0] == traces[1]
+    figures = [json.loads(re.search(r'id="figures"[^>]*>(.*?)</script>', page, re.S)[1])
+               for page in pages]
+    assert figures[0]["timeline"] == figures[1]["timeline"]
+
+
+def test_a_page_of_a_machine_with_a_unit_of_its_own(tmp_path):
+    told(tmp_path / "a.json", "--machine", "examples/machines/running_max.py", "--report",
+         str(tmp_path / "page.html"), "--trace", str(tmp_path / "t.json"))
+    names = {event["args"]["name"] for event in json.loads(
+        (tmp_path / "t.json").read_text())["traceEvents"] if event["name"] == "process_name"}
+    assert "peaks" in names and "peaks" in (tmp_path / "page.html").read_text()

@@ -2,11 +2,13 @@
 
 A table computes a node from a cut: at most seven nodes that its literals depend on alone. Beyond
 four inputs it is made of tables of four, twice as many for every input more. As synthesis does, the
-depth of the network is as small as can be first, and then tables become fewer where that leaves
-time. Of each node those cuts are kept that take the fewest tables, each table of a node shared
-among what reads it: the area flow of Manohararajah, Brown and Vranesic, *Heuristics for Area
-Minimization in LUT-Based FPGA Technology Mapping* (2006), with priority cuts as Mishchenko and
-others have them, *Combinational and Sequential Mapping with Priority Cuts* (2007).
+depth of the network is as small as can be first, by cuts of few inputs, and then tables become
+fewer where that leaves time. Of each node those cuts are kept that take the fewest tables, each
+table of a node shared among what reads it: the area flow of Manohararajah, Brown and Vranesic,
+*Heuristics for Area Minimization in LUT-Based FPGA Technology Mapping* (2006), with priority cuts
+as Mishchenko and others have them, *Combinational and Sequential Mapping with Priority Cuts*
+(2007). As in ABC, three passes make tables fewer, and what reads a node is partly what reads it in
+the tables of the pass before.
 """
 
 from collections import Counter
@@ -23,6 +25,8 @@ WIDEST = 7
 
 _KEPT = 3                   # cuts of a node
 
+_PASSES = 3                 # that make tables fewer
+
 _ANY = 1 << 30              # a depth that no network has
 
 Cut = tuple[int, ...]
@@ -34,23 +38,38 @@ included."""
 def tables(network: BitNetwork, roots: Iterable[int]) -> Counter[str]:
     """The lookup tables that compute these literals, by the owners of their nodes. Inversions are
     part of the tables that read them."""
-    wanted = {root >> 1 for root in roots}
-    readers = _readers(network, wanted)
-    order = sorted(readers)
-    fast = _best_cuts(network, order, readers, dict.fromkeys(order, 0))
-    best = _best_cuts(network, order, readers, _slack(order, fast, wanted))
     found: Counter[str] = Counter()
-    needed = set(wanted)
-    for node in reversed(order):
-        if node in needed and node in best:
-            found[network.owners[node]] += tables_of(len(best[node]))
-            needed.update(best[node])
+    for node, cut in cover(network, roots).items():
+        found[network.owners[node]] += tables_of(len(cut))
     return found
+
+
+def cover(network: BitNetwork, roots: Iterable[int]) -> dict[int, Cut]:
+    """The node of each table that computes some of these literals, and its inputs."""
+    wanted = {root >> 1 for root in roots}
+    readers: Mapping[int, float] = _readers(network, wanted)
+    order = sorted(readers)
+    best = _best_cuts(network, order, readers, dict.fromkeys(order, 0), {})
+    for _ in range(_PASSES):
+        uses = _uses(order, best, wanted)
+        readers = {node: (2 * readers[node] + max(uses[node], 1)) / 3 for node in order}
+        best = _best_cuts(network, order, readers, _slack(order, best, wanted), best)
+    uses = _uses(order, best, wanted)
+    return {node: cut for node, cut in best.items() if uses[node]}
 
 
 def tables_of(inputs: int) -> int:
     """The tables of four inputs that one of so many is made of."""
     return 1 << max(inputs - INPUTS, 0)
+
+
+def _uses(order: Sequence[int], best: Mapping[int, Cut], roots: Iterable[int]) -> Counter[int]:
+    """The number of tables and roots that read each node."""
+    uses = Counter(roots)
+    for node in reversed(order):
+        if uses[node] and node in best:
+            uses.update(best[node])
+    return uses
 
 
 def _readers(network: BitNetwork, roots: Iterable[int]) -> Counter[int]:
@@ -82,10 +101,11 @@ def _slack(order: Sequence[int], best: Mapping[int, Cut], roots: Iterable[int]) 
     return latest
 
 
-def _best_cuts(network: BitNetwork, order: Sequence[int], readers: Mapping[int, int],
-               latest: Mapping[int, int]) -> dict[int, Cut]:
+def _best_cuts(network: BitNetwork, order: Sequence[int], readers: Mapping[int, float],
+               latest: Mapping[int, int], before: Mapping[int, Cut]) -> dict[int, Cut]:
     """The cut of each node that is no input: that of the fewest tables of those by which the node
-    has at most a depth, the fastest where none is so fast. Nodes come after those they read."""
+    has at most a depth, as it has by its cut `before`; where that is empty, the fastest. Nodes come
+    after those they read."""
     flow, depth = dict.fromkeys(order, 0.0), dict.fromkeys(order, 0)
     cuts: dict[int, Sequence[Cut]] = {}
     best: dict[int, Cut] = {}
@@ -95,11 +115,12 @@ def _best_cuts(network: BitNetwork, order: Sequence[int], readers: Mapping[int, 
             cuts[node] = itself,
             continue
         prices: dict[Cut, Price] = {}
-        for cut in _joined([cuts[literal >> 1] for literal in network.operands[node]]):
+        for cut in (*([before[node]] if before else []), *_joined(
+                [cuts[literal >> 1] for literal in network.operands[node]])):
             if cut not in prices:
                 prices[cut] = (1 + max([depth[other] for other in cut]),
                                tables_of(len(cut)) + sum([flow[other] for other in cut]))
-        kept = _kept(prices, latest[node])
+        kept = _kept(prices, latest[node], bool(before))
         best[node] = kept[0]
         depth[node], flow[node] = prices[kept[0]]
         flow[node] /= readers[node]
@@ -107,11 +128,12 @@ def _best_cuts(network: BitNetwork, order: Sequence[int], readers: Mapping[int, 
     return best
 
 
-def _kept(prices: Mapping[Cut, Price], latest: int) -> list[Cut]:
-    """The best cuts of a node first, the fastest among them."""
-    def rank(cut: Cut) -> tuple[float, float, int]:
+def _kept(prices: Mapping[Cut, Price], latest: int, few: bool) -> list[Cut]:
+    """The best cuts of a node first, the fastest among them: of equal depth those of few tables, or
+    those of few inputs, which leave room for more logic before them."""
+    def rank(cut: Cut) -> tuple[float, float, float]:
         deep, size = prices[cut]
-        return max(deep - latest, 0), size, len(cut)
+        return (max(deep - latest, 0), size, len(cut)) if few else (deep, len(cut), size)
 
     kept = sorted(prices, key=rank)[:_KEPT]
     fastest = min(prices, key=prices.__getitem__)

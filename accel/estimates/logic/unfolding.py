@@ -9,7 +9,7 @@ sums in a row are one with full adders, and of a register the enable and the res
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from accel.estimates.logic.constants import table_address
+from accel.estimates.logic.constants import cases, exclude, table_address
 from accel.estimates.logic.covering import tables
 from accel.estimates.logic.network import FALSE, TRUE, BitNetwork
 from accel.estimates.logic.words import compressed, less, matched, selected, shifted, sum_of
@@ -29,7 +29,7 @@ _DIVISIONS = ("u//", "s//", "u%", "s%")
 def lookup_tables(netlist: Netlist, live: Live) -> Counter[str]:
     """The lookup tables of the live logic of each module, by its path; a bit of a carry chain is
     one, too. A few at the edge of a module count for its neighbour. Memories have none here."""
-    unfolded = _Unfolded(netlist, live)
+    unfolded = Unfolded(netlist, live)
     return tables(unfolded.network, unfolded.roots) + unfolded.chained
 
 
@@ -56,7 +56,7 @@ def _power(value: Value) -> int | None:
     return value.index(1) if all(map(is_constant, value)) and sum(value) == 1 else None
 
 
-class _Unfolded:
+class Unfolded:
     """The network of a netlist, the literals at which its logic ends, and by module the lookup
     tables of what is not in the network."""
 
@@ -107,7 +107,8 @@ class _Unfolded:
             self._make(number, bit_of(net))
         return literals[net]
 
-    def _words(self, value: Iterable[int]) -> list[int]:
+    def words(self, value: Iterable[int]) -> list[int]:
+        """The literals of nets."""
         return [self._literal(net) for net in value]
 
     def _inputs(self, number: int, bit: int) -> Iterable[int]:
@@ -137,12 +138,12 @@ class _Unfolded:
             return
         match cell:
             case NetPart():
-                made = selected(network, self._words(cell.value), self._words(cell.offset),
+                made = selected(network, self.words(cell.value), self.words(cell.offset),
                                 cell.width, cell.stride)
             case NetOperator(symbol=symbol) if symbol in _SHIFTS:
-                made = shifted(network, symbol, *map(self._words, cell.inputs))
+                made = shifted(network, symbol, *map(self.words, cell.inputs))
             case NetOperator(symbol=symbol) if symbol in _SUMS and not self._chain(number):
-                a, b = (self._words(value[:bit + 1]) for value in cell.inputs)
+                a, b = (self.words(value[:bit + 1]) for value in cell.inputs)
                 minus = int(symbol == "-")
                 self._literals[net] = sum_of(network, a, [one ^ minus for one in b], minus)[-1]
                 return
@@ -163,16 +164,33 @@ class _Unfolded:
                 return matched(network, [literals[net] if here else FALSE for net, here in zip(
                     cell.value, used, strict=True)], cell.patterns)
             case Priority():
-                *before, own = (literals[net] for net in cell.inputs[:bit + 1])
-                own = network.conjunction(literals[cell.enable], own)
+                net = cell.inputs[bit]
+                before = [literals[other] for other in cell.inputs[:bit]
+                          if not exclude(self._netlist, other, net)]
+                own = network.conjunction(literals[cell.enable], literals[net])
                 return network.conjunction(own, network.tree(
                     network.disjunction, [FALSE, *before]) ^ 1)
             case Assign():
-                found = literals[cell.default[bit]]
-                for condition, value in _changes(cell, bit):
-                    found = network.choice(literals[condition], literals[value], found)
-                return found
+                return self._assigned(cell, bit)
         raise AssertionError(cell)
+
+    def _assigned(self, cell: Assign, bit: int) -> int:
+        """A bit over which changes are written. Those of one choice by numbers are joined."""
+        network, literals = self.network, self._literals
+        found, changes = literals[cell.default[bit]], [*_changes(cell, bit)]
+        while changes:
+            choice = cases(self._netlist, [condition for condition, _ in changes])
+            one, changes = changes[:choice.count], changes[choice.count:]
+            terms = [(literals[condition], literals[value]) for condition, value in one]
+            if len(terms) == 1:
+                found = network.choice(*terms[0], found)
+                continue
+            if not choice.is_whole:
+                terms.append((network.tree(network.disjunction, [
+                    condition for condition, _ in terms]) ^ 1, found))
+            found = network.tree(network.disjunction, [
+                network.conjunction(*term) for term in terms])
+        return found
 
     def _operator(self, cell: NetOperator, bit: int) -> int:
         network, symbol = self.network, cell.symbol
@@ -248,7 +266,7 @@ class _Unfolded:
     def _sum(self, number: int) -> None:
         """Full adders and the chain of a sum."""
         low, end = self._chain(number) or (0, 0)
-        terms = [[literal ^ minus for literal in self._words(value[low:end])]
+        terms = [[literal ^ minus for literal in self.words(value[low:end])]
                  for value, minus in self._terms(number)]
         self.network.owner = self._netlist.modules[number]
         for word in compressed(self.network, terms):
@@ -274,7 +292,7 @@ class _Unfolded:
 
     def _end(self, value: Iterable[int]) -> None:
         owner = self.network.owner
-        self.roots += self._words(value)
+        self.roots += self.words(value)
         self.network.owner = owner
 
     def _ends(self, number: int, cell: Cell, bits: list[int]) -> None:

@@ -13,7 +13,7 @@ from accel.hw.core.control import Control
 from accel.hw.core.counters import COUNTER_BITS, Counters
 from accel.hw.core.fetch import Fetch
 from accel.hw.compute.gemm import Gemm
-from accel.hw.interface import INDEX_BITS, memory_port
+from accel.hw.interface import INDEX_BITS, WATCHED, memory_port
 from accel.hw.moving.load import Load
 from accel.hw.parts import registered
 from accel.hw.moving.shared import Shared
@@ -38,7 +38,7 @@ def made(machine: Machine, unit: Unit) -> wiring.Component:
         case UnitKind.STREAM: return StreamUnit(machine, unit.name)
 
 
-def core_signature(machine: Machine) -> dict:
+def core_signature(machine: Machine, watched: bool = False) -> dict:
     """Members of `Core`."""
     structure = machine.structure
     members = {
@@ -52,6 +52,9 @@ def core_signature(machine: Machine) -> dict:
                     f"{unit}_retired": Out(1), f"{unit}_retired_index": Out(INDEX_BITS)}
     for unit in structure.names:
         members |= {f"{unit}_waiting": Out(1), f"{unit}_waiting_index": Out(INDEX_BITS)}
+        if watched:
+            members |= {f"{unit}_activity": Out(len(structure.activities)),
+                        f"{unit}_watched": Out(WATCHED.size)}
     return members | {"counter": In(range(len(structure.counters))),
                       "counter_value": Out(COUNTER_BITS)}
 
@@ -83,11 +86,13 @@ class Core(wiring.Component):
         same cycle. The activities of a unit sum to the cycles from `start` to the one
         before `done`; the `begin_cycles` first ones and the last one count as ``command``. Bytes
         are whole beats.
+    {unit}_activity, {unit}_watched : only with `watched`, for simulators that record timelines:
+        those of the unit (`unit_signature`) in this cycle.
     """
 
-    def __init__(self, machine: Machine):
-        self.machine = machine
-        super().__init__(core_signature(machine))
+    def __init__(self, machine: Machine, watched: bool = False):
+        self.machine, self._watched = machine, watched
+        super().__init__(core_signature(machine, watched))
 
     def elaborate(self, platform):
         m = Module()
@@ -203,6 +208,9 @@ class Core(wiring.Component):
                 getattr(self, f"{unit}_waiting_index").eq(part.blocked_index),
                 getattr(counters, f"activity_{unit}").eq(part.activity),
             ]
+            if self._watched:
+                m.d.comb += [getattr(self, f"{unit}_activity").eq(part.activity),
+                             getattr(self, f"{unit}_watched").eq(part.watched)]
         m.d.comb += [counters.clear.eq(control.clear), counters.count.eq(control.running)]
         m.d.comb += [getattr(counters, f"moved_{client}").eq(getattr(arbiter, f"moved_{client}"))
                      for client in self.machine.structure.clients]

@@ -22,6 +22,9 @@ from accel.machine.status import Status
 
 BASE_REGISTERS = data.ArrayLayout(32, len(BASES))
 
+DATA_PATH = ("watched",)
+"""Members of a unit that its front end leaves to its data path."""
+
 
 def run_layout(word: data.StructLayout) -> data.StructLayout:
     """One iteration of an instruction with this word: byte addresses, bytes − 1, and whether it is
@@ -72,7 +75,9 @@ class Front(wiring.Component):
                          for name in config.structure.unit(unit).buffers]
         self._word = formats(config)[unit]
         self._run = run_layout(self._word)
-        super().__init__(unit_signature(config.structure) | {
+        super().__init__({
+            **{name: member for name, member in unit_signature(config.structure).items()
+               if name not in DATA_PATH},
             "bases": In(BASE_REGISTERS), "run": Out(stream.Signature(self._run)),
             "completed": In(1), "completed_error": In(1), "moving": In(1), "drained": In(1),
         })
@@ -208,6 +213,8 @@ class Front(wiring.Component):
 def connect_unit(m: Module, outer, inner) -> None:
     """Hand the ports of `unit_signature` through from a component to the one inside it."""
     for name, member in unit_signature().items():
+        if name in DATA_PATH:
+            continue
         if member.is_signature:
             wiring.connect(m, wiring.flipped(getattr(outer, name)), getattr(inner, name))
         elif member.flow is Out:

@@ -156,7 +156,8 @@ class Load(wiring.Component):
         valid, failed = Signal(), Signal()
         done = Signal.like(step, reset_less=True)
         beat = Signal(width, reset_less=True)
-        m.d.comb += [fire.eq(stepper.o.valid & stepper.o.ready), front.moving.eq(fire)]
+        m.d.comb += [fire.eq(stepper.o.valid & stepper.o.ready), front.moving.eq(fire),
+                     self.watched.steps.eq(fire), self.watched.ends.eq(step.end & step.tag.last)]
         m.d.sync += valid.eq(fire)
         completed = valid & done.end & done.tag.last
         with m.If(fire):

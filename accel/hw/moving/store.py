@@ -132,6 +132,8 @@ class Store(wiring.Component):
             fire.eq(stepper.o.valid & stepper.o.ready),
             front.completed.eq(writer.completed), front.completed_error.eq(writer.completed_error),
             front.moving.eq(fire | writer.spent),
+            self.watched.steps.eq(fire), self.watched.forms.eq(step.write),
+            self.watched.ends.eq(step.end & step.tag.last), self.watched.leaves.eq(writer.spent),
             front.drained.eq(~(stepper.busy | writer.open | some)),
         ]
         for port, code in self._ports():

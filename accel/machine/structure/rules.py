@@ -17,7 +17,7 @@ _PARTS = frozenset(
     "activity arbiter available bases blocked blocked_index clk commands control count counter "
     "counter_value counters done error error_index error_status finish global halt idle illegal "
     "mem open refused request retired retired_index rst signal signalled signals start started "
-    "started_index status status_index status_unit take tokens waits".split())
+    "started_index status status_index status_unit take tokens waits watched".split())
 """Names of ports and parts that components of hardware have besides those of units and buffers."""
 
 _SINGLE = ("table", "dst")

@@ -48,16 +48,18 @@ def _refused(machine: Machine) -> Case:
 
 
 def _outside(machine: Machine, unit: str) -> Case:
-    """Its address is the first one after the buffer."""
+    """Its address is the first one after the buffer. A unit that moves bytes does so before at an
+    offset that wraps, of which nearly all bits are set."""
     structure, roles = machine.structure, machine.structure.roles
     buffers, instruction = machine.config.buffers, nothing(machine, unit, 1)
     kind = structure.unit(unit).kind
     if kind.moves:
         name = structure.buffer_names[instruction.fields["buffer"]]
-        wrong = {"address": buffers[name].size_bytes}
-    else:
-        wrong = {"base": {"a": buffers[roles.inp].depth} if kind is UnitKind.GEMM
-                 else {"dst": buffers[structure.unit(unit).writes[-1]].depth}}
+        wrapped = changed(instruction, {"dram": (1 << 32) - LATE * isa.WORD_BYTES, "loops": []})
+        return _case(machine, Run(Status.ADDRESS, unit, LATE + 2), LATE + 1,
+                     [wrapped, changed(instruction, {"address": buffers[name].size_bytes})])
+    wrong = {"base": {"a": buffers[roles.inp].depth} if kind is UnitKind.GEMM
+             else {"dst": buffers[structure.unit(unit).writes[-1]].depth}}
     return _case(machine, Run(Status.ADDRESS, unit, LATE + 1), LATE + 1,
                  [changed(instruction, wrong)])
 

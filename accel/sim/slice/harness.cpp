@@ -22,6 +22,7 @@ template <typename F> uint64_t shown(F get) {
 
 #define SHOWN(bench, port) shown([&](uint64_t *word) { (bench).core->get_##port(word); })
 #include "run.h"
+#include "watch.h"
 
 namespace {
 
@@ -39,8 +40,9 @@ class Bench {
 public:
     Core *const core;
 
-    Bench(Core *core, const lockstep::RunConfig *config, uint8_t *memory)
-        : core(core), dram_(memory, config->memory_bytes, config->dram) {
+    // `watch`: what records a timeline, or null.
+    Bench(Core *core, const lockstep::RunConfig *config, uint8_t *memory, lockstep::Watch *watch)
+        : core(core), dram_(memory, config->memory_bytes, config->dram), watch_(watch) {
         SET(base_program, config->base[0]);
         SET(base_weights, config->base[1]);
         SET(base_activations, config->base[2]);
@@ -84,6 +86,7 @@ public:
         }
         taken.read = offer_.read_valid && GET(mem__rdata__ready);
         dram_.edge(now, taken);
+        if (watch_) look(now);
         return taken.request + taken.wdata + taken.read;
     }
 
@@ -93,15 +96,22 @@ public:
         return GET(counter_value);
     }
 
-    void started(uint64_t) {}
-    void retired(uint64_t) {}
+    void started(uint64_t index) { if (watch_) watch_->started(index); }
+    void retired(uint64_t index) { if (watch_) watch_->retired(index); }
     void step() { core->commit(); }
     void end() { core->cold(); }
     bool violated() const { return dram_.violated(); }
 
 private:
+    void look(uint64_t now) {
+        unsigned number = 0;
+#define LOOK(unit) watch_->look(now, number++, GET(unit##_activity), GET(unit##_watched));
+        LOCKSTEP_EXECUTION_UNITS(LOOK)
+    }
+
     lockstep::Dram dram_;
     lockstep::DramOffer offer_ = {};
+    lockstep::Watch *watch_;
 };
 
 }  // namespace
@@ -110,11 +120,24 @@ extern "C" {
 
 extern const uint8_t slice_has_values = LOCKSTEP_VALUES;
 
-void slice_run(const lockstep::RunConfig *config, uint8_t *memory, int64_t *start, int64_t *retire,
-               lockstep::RunResult *result) {
+// `units`: that of each instruction, where a timeline is wanted, which is what is returned until
+// slice_free; else null.
+lockstep::Watch *slice_run(const lockstep::RunConfig *config, uint8_t *memory, int64_t *start,
+                           int64_t *retire, const uint8_t *units, lockstep::RunResult *result) {
     auto core = std::make_unique<Core>();
-    Bench bench(core.get(), config, memory);
+    auto watch = units ? std::make_unique<lockstep::Watch>(units, config->count, config->max_cycles)
+                       : nullptr;
+    Bench bench(core.get(), config, memory, watch.get());
     lockstep::run(bench, *config, start, retire, result);
+    if (watch) watch->finish(result->cycles);
+    return watch.release();
 }
+
+const int64_t *slice_rows(const lockstep::Watch *watch, uint32_t unit, uint64_t *count) {
+    *count = watch->rows(unit).size() / 3;
+    return watch->rows(unit).data();
+}
+
+void slice_free(lockstep::Watch *watch) { delete watch; }
 
 }  // extern "C"

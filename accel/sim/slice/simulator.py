@@ -30,7 +30,8 @@ import numpy as np
 from accel.machine.dram import Dram
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
-from accel.machine.status import Run
+from accel.machine.status import Run, Timeline
+from accel.machine.structure import UnitKind
 from compiler.native import compiler, digest, find, note, noted, object_of, processor
 
 from accel.sim.meaning.values import simulate as simulate_values
@@ -63,8 +64,8 @@ class Slice:
 
 def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None = None, *,
              inputs: Mapping[str, np.ndarray] | None = None, values: bool = True,
-             events: np.ndarray | None = None, max_cycles: int = MAX_CYCLES,
-             dram: Dram | None = None, **options: Any) -> Run:
+             timeline: bool = False, events: np.ndarray | None = None,
+             max_cycles: int = MAX_CYCLES, dram: Dram | None = None, **options: Any) -> Run:
     """Execute a program that was compiled for `machine`, with the time that the hardware takes.
 
     Parameters
@@ -72,6 +73,7 @@ def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None 
     memory : the image before the start (uint8, segments at `program.bases`; it is not changed);
         without it, the program's own with `inputs`.
     values : compute what the program does to memory; without, the run has the image as it was.
+    timeline : record what every unit does in each cycle.
     events : `Run.start` and `Run.retire` to be, for who watches them being filled: int64 of shape
         (2, instructions), all −1.
     max_cycles : after these the run ends with status WATCHDOG, as it does when nothing moves.
@@ -81,7 +83,8 @@ def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None 
     program.require(machine)
     image = program.image(inputs) if memory is None else np.array(memory, np.uint8)
     memory_options = replace(dram or machine.config.memory, **options)
-    timed = sliced_core(machine).run(program, image, max_cycles, memory_options, events)
+    timed = sliced_core(machine).run(program, image, max_cycles, memory_options, events,
+                                      timeline)
     if not values:
         return timed
     return replace(timed, memory=simulate_values(machine, program, image).memory)
@@ -100,21 +103,49 @@ class SlicedCore:
         self.machine = machine
         library = ctypes.CDLL(str(path))
         self.has_values = bool(ctypes.c_uint8.in_dll(library, "slice_has_values").value)
-        self._run = library.slice_run
-        self._run.restype = None
-        self._run.argtypes = [ctypes.POINTER(RunConfig), *[ctypes.c_void_p] * 3,
-                              ctypes.c_void_p]
+        self._run, self._rows, self._free = (
+            library.slice_run, library.slice_rows, library.slice_free)
+        self._run.restype = ctypes.c_void_p
+        self._run.argtypes = [ctypes.POINTER(RunConfig), *[ctypes.c_void_p] * 5]
+        self._rows.restype = ctypes.POINTER(ctypes.c_int64)
+        self._rows.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint64)]
+        self._free.restype, self._free.argtypes = None, [ctypes.c_void_p]
 
     def run(self, program: AccelProgram, image: np.ndarray, max_cycles: int = MAX_CYCLES,
-            dram: Dram | None = None, events: np.ndarray | None = None) -> Run:
+            dram: Dram | None = None, events: np.ndarray | None = None,
+            timeline: bool = False) -> Run:
         """The time of a program; the run has `image` as it was. Raises SimulatorError if the core
         breaks a rule of the memory port."""
         config = run_config(self.machine, program, image.size, max_cycles, dram)
         times = np.full((2, program.count), -1, np.int64) if events is None else events
         memory, result = image.copy() if self.has_values else image, run_result(self.machine)
-        self._run(ctypes.byref(config), memory.ctypes.data, times[0].ctypes.data,
-                  times[1].ctypes.data, ctypes.byref(result))
-        return run_of(self.machine, result, image, times, "slice")
+        units = _units_of(self.machine, program) if timeline else None
+        watch = self._run(ctypes.byref(config), memory.ctypes.data, times[0].ctypes.data,
+                          times[1].ctypes.data, units.ctypes.data if units is not None else None,
+                          ctypes.byref(result))
+        try:
+            run = run_of(self.machine, result, image, times, "slice")
+            return replace(run, timeline=self._timeline(watch)) if timeline else run
+        finally:
+            self._free(watch)
+
+    def _timeline(self, watch: int) -> Timeline:
+        structure, spans = self.machine.structure, {}
+        for number, unit in enumerate(structure.names):
+            count = ctypes.c_uint64()
+            rows = self._rows(watch, number, ctypes.byref(count))
+            spans[unit] = (np.ctypeslib.as_array(rows, (count.value, 3)).copy() if count.value
+                           else np.zeros((0, 3), np.int64))
+        return Timeline(spans, structure.activities)
+
+
+def _units_of(machine: Machine, program: AccelProgram) -> np.ndarray:
+    """The unit of each instruction by its place among units; 255 for what none executes."""
+    places = np.full(256, 255, np.uint8)
+    for opcode, unit in machine.units.items():
+        if unit in machine.structure.names:
+            places[opcode] = machine.structure.names.index(unit)
+    return places[program.words[:, 0]]
 
 
 def sliced_core(machine: Machine) -> SlicedCore:
@@ -140,16 +171,36 @@ def _core(machine: Machine, patched: tuple[Patch, ...]) -> SlicedCore:
 
 def _own_texts() -> dict[str, str]:
     return {path.name: path.read_text()
-            for path in (_HERE / "harness.cpp", *_HERE.parent.glob("*.h"))}
+            for path in (_HERE / "harness.cpp", *_HERE.glob("*.h"), *_HERE.parent.glob("*.h"))}
 
 
 def _texts(machine: Machine) -> dict[str, str]:
     """The files of a slice, by name."""
     from accel.hw.core import Core
 
-    made = slice_of(machine, netlist_of(Core(machine)))
+    made = slice_of(machine, netlist_of(Core(machine, watched=True)))
     header = lists_header(machine) + f"#define LOCKSTEP_VALUES {int(made.has_values)}\n"
-    return _own_texts() | {"core.h": made.text, "ports.h": header}
+    return _own_texts() | {"core.h": made.text, "ports.h": header,
+                           "watch_lists.h": _watch_header(machine)}
+
+
+def _watch_header(machine: Machine) -> str:
+    """The codes and numbers of a machine that its timeline needs."""
+    from accel.hw.interface import WATCHED
+
+    structure, timing = machine.structure, machine.config.timing
+    activities = ", ".join(f"{name} = {structure.activities.index(name)}" for name in (
+        "busy", "command", "bank", "memory", "hazard", "signal"))
+    seen = ", ".join(f"{name} = {one.offset}" for name, one in WATCHED)
+    kinds = ", ".join("moves" if unit.kind.moves else "streams" if unit.kind is UnitKind.STREAM
+                      else "computes" for unit in structure.units)
+    return "\n".join((
+        "#pragma once", "#include <cstdint>", "namespace lockstep::watch {",
+        f"constexpr uint32_t {activities};", f"constexpr unsigned {seen};",
+        f"constexpr uint64_t counter_cycles = {timing.counter_cycles}, "
+        f"begin_cycles = {timing.begin_cycles};",
+        "enum Kind { moves, computes, streams };", f"constexpr unsigned units = "
+        f"{len(structure.units)};", f"constexpr Kind kinds[] = {{{kinds}}};", "}")) + "\n"
 
 
 def slice_of(machine: Machine, netlist: Netlist) -> Slice:

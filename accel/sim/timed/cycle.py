@@ -123,7 +123,7 @@ def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None 
     """Execute a program that was compiled for `machine`, with the time that the hardware takes.
 
     Where the hardware is not that which this simulator was made for (`models`), its slice is
-    simulated: then `Run.simulator` is ``slice``, and there is no timeline.
+    simulated: then `Run.simulator` is ``slice``.
 
     Parameters
     ----------
@@ -139,7 +139,8 @@ def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None 
     """
     if not models(machine):
         return _slice().simulate(machine, program, memory, inputs=inputs, values=values,
-                                 events=events, max_cycles=max_cycles, dram=dram, **options)
+                                 timeline=timeline, events=events, max_cycles=max_cycles,
+                                 dram=dram, **options)
     return simulate_model(machine, program, memory, inputs=inputs, values=values,
                           timeline=timeline, events=events, max_cycles=max_cycles, dram=dram,
                           **options)

@@ -1,6 +1,7 @@
 """Networks of bits: they compute what they stand for, and take as few tables as there can be."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -9,9 +10,9 @@ from amaranth.hdl import Array, Const, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from accel.estimates.logic.covering import tables
+from accel.estimates.logic.covering import cover, tables
 from accel.estimates.logic.network import FALSE, TRUE, BitNetwork
-from accel.estimates.logic.unfolding import lookup_tables
+from accel.estimates.logic.unfolding import Unfolded, lookup_tables
 from accel.estimates.logic.words import compressed, less, matched, selected, shifted, sum_of
 from accel.estimates.netlists import amounts_by_module, summed
 from accel.sim.slice.netlist import netlist_of
@@ -103,6 +104,25 @@ def test_depth_comes_before_size() -> None:
     """A table of two levels takes as many LUTs as needed for five inputs, twice as many for six."""
     network = BitNetwork()
     assert tables(network, [tree(network, "difference", 6)]).total() == 4
+
+
+def test_a_choice_by_a_number_that_is_moved_has_three_levels() -> None:
+    """Four elements of eight and what chooses them fit into a table; two of these and a stage of a
+    shift into the next, and the other two stages into the last. Later passes keep that depth."""
+    network = BitNetwork()
+    places, moves = ([network.leaf() for _ in range(3)] for _ in range(2))
+    elements = [[network.leaf() for _ in range(8)] for _ in range(8)]
+    chosen = [network.tree(network.disjunction, [
+        network.conjunction(matched(network, places, [f"{place:03b}"]), element[bit])
+        for place, element in enumerate(elements)]) for bit in range(8)]
+    roots = shifted(network, "s>>", chosen, moves)
+    found, depth = cover(network, roots), Counter[int]()
+    for node, cut in sorted(found.items()):
+        depth[node] = 1 + max(depth[other] for other in cut)
+    assert max(depth[root >> 1] for root in roots) == 3
+    assert all(root >> 1 in found for root in roots)
+    assert {other for cut in found.values() for other in cut} <= {
+        *found, *(leaf >> 1 for leaf in (*places, *moves, *sum(elements, [])))}
 
 
 def test_tables_are_their_owners() -> None:
@@ -213,3 +233,73 @@ def test_random_functions_take_what_a_table_has_inputs_for(rng: np.random.Genera
                          network.choice(int(c), int(a), int(b))][kind] ^ int(rng.integers(2)))
     root = network.difference(literals[-1], literals[-2])
     assert tables(network, [root]).total() <= 1
+
+
+class Chosen(wiring.Component):
+    """Choices by numbers: of all numbers, of some, of several that share a case, and one within
+    another, with conditions before and behind them."""
+
+    def __init__(self) -> None:
+        super().__init__({"which": In(3), "c": In(1), "d": In(1), "a": In(8), "o": Out(5)})
+
+    def elaborate(self, platform: object) -> Module:
+        m, a, o, inner = Module(), self.a, self.o, self.which
+        m.d.comb += o[0].eq(Array(a)[inner])
+        with m.Switch(inner):
+            for number in (1, 3, 4):
+                with m.Case(number):
+                    m.d.comb += o[1].eq(a[number])
+            with m.Default():
+                m.d.comb += o[1].eq(a[7])
+        with m.If(self.d):
+            m.d.comb += o[2].eq(a[0])
+        with m.Switch(inner):
+            with m.Case(0, 1):
+                m.d.comb += o[2].eq(a[1])
+            with m.Case("1--"):
+                m.d.comb += o[2].eq(a[2])
+            with m.Case("-11"):
+                m.d.comb += o[2].eq(a[3])
+        with m.If(self.c):
+            m.d.comb += o[2].eq(a[4])
+        with m.If(self.c):
+            with m.Switch(inner):
+                for number in range(8):
+                    with m.Case(number):
+                        m.d.comb += o[3].eq(a[number] ^ 1)
+        with m.If(inner == 2):
+            m.d.comb += o[4].eq(a[5])
+        with m.Elif(self.d):
+            m.d.comb += o[4].eq(a[6])
+        with m.Elif(inner == 5):
+            m.d.comb += o[4].eq(a[7])
+        return m
+
+    def meaning(self, which: int, c: int, d: int, a: list[int]) -> list[int]:
+        third = {0: a[1], 1: a[1], 3: a[3], 4: a[2], 5: a[2], 6: a[2], 7: a[2]}
+        return [a[which], a[which] if which in (1, 3, 4) else a[7],
+                a[4] if c else third.get(which, d & a[0]), c & (a[which] ^ 1),
+                a[5] if which == 2 else a[6] if d else a[7] if which == 5 else 0]
+
+
+def test_choices_by_numbers_compute_what_they_stand_for(rng: np.random.Generator) -> None:
+    component = Chosen()
+    netlist = netlist_of(component, "c")
+    unfolded = Unfolded(netlist, live_bits(netlist, netlist.outputs["o"]))
+    roots = unfolded.words(netlist.outputs["o"])
+    literals = {name: unfolded.words(nets) for name, nets in netlist.inputs.items()}
+    for which, c, d in product(range(8), range(2), range(2)):
+        a = rng.integers(2, size=8).tolist()
+        given = {"which": [which >> bit & 1 for bit in range(3)], "c": [c], "d": [d], "a": a}
+        inputs = {literal: value for name, bits in given.items()
+                  for literal, value in zip(literals[name], bits, strict=True)}
+        assert values(unfolded.network, inputs, roots) == component.meaning(which, c, d, a)
+
+
+def test_a_choice_of_all_numbers_has_no_other_case() -> None:
+    """Pairs of two bits, eight numbers, each with its element, and seven that join these."""
+    netlist = netlist_of(Chosen(), "c")
+    first = {"o": netlist.outputs["o"][:1]}
+    network = Unfolded(replace(netlist, outputs=first), live_bits(netlist, first["o"])).network
+    leaves = sum(not operands for operands in network.operands)
+    assert len(network.operands) - leaves == 4 + 8 + 8 + 7

@@ -29,3 +29,17 @@ def test_late_programs_end_as_they_say(machine):
     unpacking = {(Status.ILLEGAL, "load")} if machine is PACKED else set()
     assert ends == {(status, unit) for status in (Status.DEADLOCK, Status.ADDRESS)
                     for unit in UNITS} | {(Status.ILLEGAL, "fetch")} | unpacking
+
+
+@pytest.mark.parametrize("unit", ["load", "store"])
+def test_each_high_bit_of_an_offset_counts(unit):
+    """Without one of them the run ends sooner: its bytes are outside the memory."""
+    case, = (case for case in late(MACHINE) if case.name == f"late address of {unit}")
+    dram = MACHINE.formats[unit]["dram"]
+    for bit in range(15, dram.width):
+        words = case.program.words.copy()
+        words[LATE + 1, (dram.offset + bit) // 8] ^= 1 << (dram.offset + bit) % 8
+        memory = case.memory.copy()
+        memory[:words.size] = words.reshape(-1)
+        run = functional.simulate(MACHINE, replace(case.program, words=words), memory)
+        assert (run.status, run.unit, run.index) == (Status.BUS, unit, LATE + 1), bit
