@@ -170,6 +170,11 @@ class Bench:
                 known = names | {case for part in self.parts for case in part.known}
                 raise RequestError(f"--only must be of {', '.join(sorted(known))}, not {name!r}")
         named = names & {*only}
+        if not named and (of_extra := [name for name in only if all(
+                part.extra for part in self.parts if part.has(name))]):
+            parts = [part.name for part in self.parts if part.has(of_extra[0])]
+            raise RequestError(f"--only must name {' or '.join(parts)} beside {of_extra[0]!r}: an "
+                               f"extra part runs only when it is named")
         for part in self.parts:
             cases = [name for name in only if part.has(name)]
             if part.name in named if named else not part.extra and (cases or not only):

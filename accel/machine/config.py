@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from dataclasses import field as declared
-from math import lcm, prod
+from math import prod
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
@@ -424,11 +424,6 @@ class AccelConfig:
     def bank_depth(self) -> int:
         """Entries in one of the two banks of acc, the second of which follows the first."""
         return self.buffers[self.structure.roles.acc].depth // 2
-
-    @property
-    def channel_block(self) -> int:
-        """Channels of activations in DRAM are padded to a multiple of this."""
-        return lcm(self.block_in, self.block_out)
 
     def geometry(self) -> dict[str, Any]:
         """Every field that the machine hash covers: all but `NOT_HASHED` and what `LEFT_OUT` says.

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ from lockstep.options.arguments import add_machine
 from lockstep.options.paths import output_file
 
 DEFAULT = "tiny-1x4x4"
+INTERVAL_SECONDS = 10.0
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -47,8 +49,10 @@ def run(args: argparse.Namespace) -> int:
     from accel.sim.checking.check import check
 
     machine = load_machine(args.machine or DEFAULT)
-    with _progress(f"check {machine.config.name}") as progress:
-        report = check(machine, args.count, args.seed, progress=progress)
+    name = machine.config.name
+    with _progress() as tell:
+        tell(f"{name}, the RTL is built", 0, 0)
+        report = check(machine, args.count, args.seed, progress=lambda *done: tell(name, *done))
     _write(args, report.as_json())
     _show(report)
     return 0 if report.ok else 1
@@ -60,15 +64,23 @@ def _run_geometries(args: argparse.Namespace) -> int:
         raise RequestError("--machine must be left out with --geometries: its machines are random")
     from accel.sim.checking.geometries import check_geometries
 
+    def progress(config: Any, number: int, done: int, total: int) -> None:
+        what = (f"{number + 1} of {args.geometries}: {config.name} ({_product(config)}, bus "
+                f"{config.bus_bytes})")
+        tell(what if total else f"{what}, the RTL is built", done, total)
+
     reports = []
-    with _progress("check random geometries") as progress:
+    with _progress() as tell:
         for report in check_geometries(args.geometries, args.count, args.seed, progress):
             reports.append(report)
+            tell(f"{report.machine.config.name}: {report.programs} programs "
+                 f"{'agree' if report.ok else 'DIFFER'}, {report.seconds:.0f} s", 0, 0)
             if not report.ok:
                 break
     ok = all(report.ok for report in reports)
     _write(args, {"ok": ok, "geometries": [{**report.as_json(),
-                                            "geometry": report.machine.config.geometry()}
+                                            "geometry": report.machine.config.geometry(),
+                                            "seconds": round(report.seconds, 1)}
                                            for report in reports]})
     _show_geometries(reports)
     return 0 if ok else 1
@@ -80,26 +92,46 @@ def _write(args: argparse.Namespace, report: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _progress(description: str) -> Iterator[Callable[[int, int], None]]:
-    """Shows a bar on a terminal; yields the function that moves it."""
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Yields a function that is told what is done, and how many programs of how many are. It shows
+    a bar on a terminal; elsewhere a line for whatever is new, and one every `INTERVAL_SECONDS`.
+    """
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(description)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+    console, begin, told, latest = Console(stderr=True), time.monotonic(), "", 0.0
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(),
+               TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True,
+                  disable=not console.is_terminal) as progress:
+        task = progress.add_task("")
+
+        def tell(what: str, done: int, total: int) -> None:
+            nonlocal told, latest
+            now = time.monotonic()
+            progress.update(task, description=what, completed=done, total=total or None)
+            if not console.is_terminal and (what != told or now - latest >= INTERVAL_SECONDS):
+                told, latest = what, now
+                far = f", program {done} of {total}" if total else ""
+                console.print(f"{now - begin:6.0f} s  {what}{far}", highlight=False, markup=False,
+                              soft_wrap=True)
+
+        yield tell
+
+
+def _product(config: Any) -> str:
+    return f"{config.batch}x{config.block_in}x{config.block_out}"
 
 
 def _show_geometries(reports: Sequence[Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("machine", "product", "bus", "programs", "cycles", "")
+    table = Table("machine", "product", "bus", "programs", "cycles", "s", "")
     for report in reports:
         config = report.machine.config
-        table.add_row(config.name, f"{config.batch}x{config.block_in}x{config.block_out}",
-                      str(config.bus_bytes), str(report.programs), f"{report.cycles:,}",
+        table.add_row(config.name, _product(config), str(config.bus_bytes), str(report.programs),
+                      f"{report.cycles:,}", f"{report.seconds:.0f}",
                       "agree" if report.ok else "DIFFER")
     console = Console()
     console.print(table)

@@ -38,9 +38,12 @@ HEAD = (
     "[The machine](machine.md) says what hardware makes of the fields, [Which machine?](explore.md)"
     " varies them for networks.",
     "Sizes need not be powers of two; what others cost is estimated and reported. Channels in "
-    "memory are padded to multiples of block_in and of block_out, so blocks of 24 and 16 pad to "
-    "48; `run` prints the share of the array that padding leaves. Where beats and entries are no "
-    "multiples of each other, a buffer's address is divided by a constant on its way to the "
+    "memory are padded to whole blocks of block_in, which gemm reads, and these to whole blocks of "
+    "block_out, which vector writes: all that is read has been written. Where one size divides the "
+    "other this is the larger one; with blocks of 12 and 16, 64 channels are 80, of which gemm "
+    "reads 72, so a layer of 64 to 64 channels takes 6 x 5 products a pixel where its own need "
+    "5.3 x 4. `run` prints the share of the array that padding leaves. Where beats and entries are "
+    "no multiples of each other, a buffer's address is divided by a constant on its way to the "
     "memory, and out and acc lose clock by that, which the estimate of clocks does not know.",
     "This page is written from the declarations in `accel/machine/config.py`, "
     "`accel/machine/dram.py` and `accel/machine/timing.py` (`pytest "

@@ -78,7 +78,7 @@ def _check_memory(program: AccelProgram, machine: Machine, graph: Graph, segment
         tensors += slot.size_bytes + ALIGNMENT
     _need(0 <= program.io_bytes <= tensors, "the io segment must hold its tensors, and no more")
     blocks = blocks_of(machine.config)          # the most that padding can enlarge a value
-    room = sum(prod(graph.values[value].shape) * blocks.batch * blocks.channels + ALIGNMENT
+    room = sum(prod(graph.values[value].shape) * blocks.batch * blocks.padded(1) + ALIGNMENT
                for node in segment.nodes for value in node.outputs)
     _need(0 <= program.activations_bytes <= room, "activations must fit their segment")
 

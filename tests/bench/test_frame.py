@@ -22,7 +22,7 @@ def bench(**options) -> tuple[Bench, list[tuple[str, list[str]]]]:
     def two(sheet: Sheet) -> None:
         ran.append(("two", sheet.cases))
 
-    @made.part(("a",), extra=True)
+    @made.part(("a", "e"), extra=True)
     def more(sheet: Sheet) -> None:
         ran.append(("more", sheet.cases))
 
@@ -32,7 +32,7 @@ def bench(**options) -> tuple[Bench, list[tuple[str, list[str]]]]:
 @pytest.mark.parametrize(("only", "wanted"), [
     ([], [("one", ["a", "b"]), ("two", ["c"])]),
     (["one"], [("one", ["a", "b"])]),
-    (["more"], [("more", ["a"])]),
+    (["more"], [("more", ["a", "e"])]),
     (["a"], [("one", ["a"])]),
     (["b"], [("one", ["b"]), ("two", ["b"])]),
     (["two", "b"], [("two", ["b"])]),
@@ -48,7 +48,15 @@ def test_an_unknown_name_is_refused(capsys):
     made, ran = bench()
     assert made.main(["--only", "one", "d"]) == 2
     assert ran == [] and capsys.readouterr().err == (
-        "bench area.name: --only must be of a, b, c, more, one, two, not 'd'\n")
+        "bench area.name: --only must be of a, b, c, e, more, one, two, not 'd'\n")
+
+
+def test_a_case_of_an_extra_part_alone_is_refused(capsys):
+    made, ran = bench()
+    assert made.main(["--only", "a", "e"]) == 2
+    assert ran == [] and capsys.readouterr().err == (
+        "bench area.name: --only must name more beside 'e': an extra part runs only when it is "
+        "named\n")
 
 
 def test_figures_are_printed_and_kept(tmp_path, capsys):

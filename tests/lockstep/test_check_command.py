@@ -38,6 +38,17 @@ def test_the_rtl_and_the_functional_simulator_agree(capsys, tmp_path):
     assert report["cycles"] > 10_000 and report["coverage"]["pad"].keys() >= {"before in loop 0"}
 
 
+def test_every_program_may_be_a_line(capsys, monkeypatch, only_functional):
+    """Where there is no terminal, a line says how far it is, at intervals."""
+    monkeypatch.setattr("lockstep.commands.check.INTERVAL_SECONDS", 0.0)
+    assert main(["check", "--count", "2"]) == 0
+    first, *lines = capsys.readouterr().err.splitlines()
+    total = 23 + 2 + 1 + 10
+    assert re.fullmatch(" *[0-9]+ s  tiny-1x4x4, the RTL is built", first)
+    assert [line.partition(" s  ")[2] for line in lines] == [
+        f"tiny-1x4x4, program {done} of {total}" for done in range(total + 1)]
+
+
 def test_a_configuration_of_ones_own(capsys, tmp_path, only_functional):
     own = replace(preset("tiny-1x4x4"), name="own", block_in=8)
     (tmp_path / "own.toml").write_text(own.to_toml())
@@ -92,8 +103,16 @@ def test_random_geometries(capsys, tmp_path, monkeypatch):
         if name not in ("verilated", "slice")})
     path = tmp_path / "report.json"
     assert main(["check", "--geometries", "2", "--count", "5", "--json", str(path)]) == 0
-    assert capsys.readouterr().out.splitlines()[-2] == "the simulators agree"
+    said = capsys.readouterr()
+    assert said.out.splitlines()[-2] == "the simulators agree"
+    lines = [re.sub("^ *[0-9]+ s  |[0-9]+ s$", "", line) for line in said.err.splitlines()]
+    wanted = ["1 of 2: random-0 (1x1x7, bus 32), the RTL is built",
+              "1 of 2: random-0 (1x1x7, bus 32), program 0 of 37", "random-0: 37 programs agree, ",
+              "2 of 2: random-1 (1x4x8, bus 1), the RTL is built",
+              "2 of 2: random-1 (1x4x8, bus 1), program 0 of 42", "random-1: 42 programs agree, "]
+    assert [line for line in lines if line in wanted] == wanted
     report = json.loads(path.read_text())
+    assert all(0 < one["seconds"] < 1000 for one in report["geometries"])
     assert report["ok"] and [one["programs"] for one in report["geometries"]] == [37, 42]
     assert report["geometries"][0]["geometry"] != report["geometries"][1]["geometry"]
 

@@ -57,12 +57,12 @@ def _layer(node: Node, x: Activation, weights: np.ndarray, beyond: int, blocks: 
 
 def _beyond(node: Node, graph: Graph, x: Activation, blocks: Blocks) -> int:
     """The number in channels that fill up a block of inputs."""
-    if x.plain or blocks.padded(x.c) == x.c:
+    if x.plain or blocks.read(x.c) == x.c:
         return 0
     writer = next((each for each in graph.nodes if node.inputs[0] in each.outputs), None)
     if writer is None or writer.op not in WRITERS:
-        raise LoweringError(f"its input has {x.c} channels, and a block has {blocks.channels}; "
-                            f"what fills up the last one is known of plain inputs and products")
+        raise LoweringError(f"its input has {x.c} channels, and gemm reads {blocks.read(x.c)}; "
+                            f"what fills up the last block is known of plain inputs and products")
     return int(np.clip(writer.attrs["zp"], writer.attrs["lo"], writer.attrs["hi"]))
 
 

@@ -51,7 +51,9 @@ def grouped(weights: np.ndarray, group: int, blocks: Blocks, planes: bool = Fals
         merged = group
     count = -(-group // merged)
     spread = _merged(weights, group, merged, count)
-    height, depth = (size if count > 1 else blocks.padded(size) for size in spread.shape[1:3])
+    height, depth = spread.shape[1:3]
+    if count == 1:
+        height, depth = blocks.padded(height), blocks.read(depth)
     padded = np.zeros((count, height, depth, *weights.shape[2:]), weights.dtype)
     padded[:, :spread.shape[1], :spread.shape[2]] = spread
     products = height // blocks.block_out * (depth // blocks.block_in)
@@ -63,10 +65,11 @@ def grouped(weights: np.ndarray, group: int, blocks: Blocks, planes: bool = Fals
 
 
 def _is_whole(merged: int, group: int, outputs: int, inputs: int, blocks: Blocks) -> bool:
-    """True if so many groups are whole blocks, and all of them all blocks in memory."""
-    count = -(-group // merged)
-    return all(merged * each % size == 0 and count * merged * each == blocks.padded(group * each)
-               for each, size in ((outputs, blocks.block_out), (inputs, blocks.block_in)))
+    """True if so many groups are whole blocks, and all of them all that are written and read."""
+    count = -(-group // merged) * merged
+    return (merged * outputs % blocks.block_out == 0 == merged * inputs % blocks.block_in
+            and count * outputs == blocks.padded(group * outputs)
+            and count * inputs == blocks.read(group * inputs))
 
 
 def _merged(weights: np.ndarray, group: int, merged: int, count: int) -> np.ndarray:

@@ -65,7 +65,7 @@ def from_blocked(stored: np.ndarray, logical: tuple[int, ...]) -> np.ndarray:
 def pack_weights(weights: np.ndarray, x: Activation, blocks: Blocks, pad: int = 0) -> np.ndarray:
     """Pack [Co][Ci][kh][kw] as [co][kh][kw][ci][block_out][block_in], padded with a number."""
     outputs, inputs, kh, kw = weights.shape
-    padded = np.full((blocks.padded(outputs), blocks.padded(x.c), kh, kw), pad, weights.dtype)
+    padded = np.full((blocks.padded(outputs), blocks.read(x.c), kh, kw), pad, weights.dtype)
     padded[:outputs, :inputs] = weights
     cut = padded.reshape(-1, blocks.block_out, padded.shape[1] // blocks.block_in,
                          blocks.block_in, kh, kw)

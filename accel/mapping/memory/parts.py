@@ -68,7 +68,8 @@ def _can_be_part(forms: Forms, node: Node, value: str) -> bool:
             or form.part is not None or form.owner != value or value in forms.graph.outputs
             or not form.as_images or node.inputs.count(value) > 1):
         return False
-    is_whole = forms.shape(value)[1] % forms.blocks.channels == 0
+    channels = forms.shape(value)[1]
+    is_whole = forms.blocks.padded(channels) == channels
     others = [reader for reader in forms.readers[value] if reader is not node]
     spread = producer.op == "qconvtranspose2d" or producer.attrs.get("group", 1) > 1
     return _read_parts(forms, others) and (is_whole or not (others or spread))

@@ -72,12 +72,13 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Extents of one block product; channels in memory are padded to multiples of `channels`.
-    Activations are `element`s, as vector reads and writes them and gemm takes them; weights are
-    what gemm takes, and what acc holds is of type `accumulator`. `product` takes constant weights;
-    None takes a matrix [block_out, block_in] as it is. The weights of a block are in `passes`
-    entries, whose products with the same inputs are summed. Windows of few channels are packed
-    where `packs`; along an axis at most so many `phases` of a transposed convolution are one layer.
+    """Extents of one block product. Channels in memory are padded to whole blocks of inputs, and
+    these to whole blocks of outputs. Activations are `element`s, as vector reads and writes them
+    and gemm takes them; weights are what gemm takes, and what acc holds is of type `accumulator`.
+    `product` takes constant weights; None takes a matrix [block_out, block_in] as it is. The
+    weights of a block are in `passes` entries, whose products with the same inputs are summed.
+    Windows of few channels are packed where `packs`; along an axis at most so many `phases` of a
+    transposed convolution are one layer.
     """
 
     batch: int
@@ -125,10 +126,16 @@ class Blocks:
 
     @property
     def channels(self) -> int:
+        """The least number of channels that are whole blocks of both sides."""
         return lcm(self.block_in, self.block_out)
 
+    def read(self, channels: int) -> int:
+        """The channels that gemm reads: whole blocks of inputs."""
+        return -(-channels // self.block_in) * self.block_in
+
     def padded(self, channels: int) -> int:
-        return -(-channels // self.channels) * self.channels
+        """The channels in memory: whole blocks of outputs, in which all lie that gemm reads."""
+        return -(-self.read(channels) // self.block_out) * self.block_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +156,8 @@ class Activation:
         return (groups, self.h, self.w, blocks.batch, blocks.padded(self.c))
 
     def channel_blocks(self, blocks: Blocks, size: int) -> int:
-        return blocks.padded(self.c) // size
+        """Blocks of channels of a size: those of inputs that gemm reads, or all of outputs."""
+        return (blocks.read if size == blocks.block_in else blocks.padded)(self.c) // size
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,17 +436,18 @@ def windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: B
              size: int, divided: int = 1, count: int | None = None) -> tuple[Tensor, Tensor]:
     """The stored tensor and its padded, blocked form, as large as the windows reach:
     [n][h][w][c][b][i], or [n][g][h][w][c][b][i] where channels are `divided`. It has `count` blocks
-    of channels (None: all of the stored ones).
+    of channels (None: all that hold some).
     """
-    groups, stored_count = -(-x.n // blocks.batch), x.channel_blocks(blocks, size)
-    count = stored_count if count is None else count
+    groups, whole = -(-x.n // blocks.batch), blocks.padded(x.c)
+    count = x.channel_blocks(blocks, size) if count is None else count
     height, width = ((outs - 1) * stride + reach for outs, stride, reach
                      in zip(window.outputs(x), window.seen.strides, window.reach, strict=True))
     (top, left), (down, across) = window.pads[:2], (
         stride // kept for stride, kept in zip(window.strides, window.seen.strides, strict=True))
     shape = (groups, height, width, count, blocks.batch, size)
-    stored = (x.stored_shape(blocks) if x.plain
-              else (groups, x.h, x.w, blocks.batch, stored_count, size))
+    in_blocks = not x.plain and whole % size == 0
+    stored = ((groups, x.h, x.w, blocks.batch, whole // size, size) if in_blocks
+              else x.stored_shape(blocks))
     source = te.placeholder(stored, blocks.element, f"{name}_x")
 
     def pixel(n, h, w, c, b, i):
@@ -449,8 +458,9 @@ def windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: B
             extra = inside([(image, shape[0] * blocks.batch, x.n),
                             (channel, count * size, x.c)])
         else:
-            read = source[n, row, column, b, c, i]
-            extra = inside([(c, count, stored_count)])
+            channel = (c, i) if in_blocks else (c * size + i,)
+            read = source[(n, row, column, b, *channel)]
+            extra = inside([(c, count, whole // size)])
         conditions = (extra + _edges(row, top, (height - 1) * down + 1, x.h)
                       + _edges(column, left, (width - 1) * across + 1, x.w))
         return te.select(te.all_of(*conditions), read, pad_value) if conditions else read

@@ -31,7 +31,7 @@ def place(name: str, x: Activation, greatest: bool, blocks: Blocks) -> BlockedOp
     groups, height, width, depth, batch, lanes = copied.shape
     rc, ri = te.reduce_axis(depth, f"{name}_rc"), te.reduce_axis(lanes, f"{name}_ri")
     numbers = te.placeholder((depth, lanes), PARAM, f"{name}_params")
-    count = blocks.channels // blocks.block_out
+    count = blocks.padded(BYTES) // blocks.block_out
     shifts = te.placeholder((count, lanes), PARAM, f"{name}_params_1")
 
     def key(n, y, x, c, b, o):
@@ -55,4 +55,4 @@ def place_numbers(x: Activation, blocks: Blocks) -> np.ndarray:
 
 def byte_shifts(blocks: Blocks) -> np.ndarray:
     """The bits below the byte that is each channel of the result; what follows is padding."""
-    return 8 * (np.arange(blocks.channels, dtype=np.int32) % BYTES)
+    return 8 * (np.arange(blocks.padded(BYTES), dtype=np.int32) % BYTES)

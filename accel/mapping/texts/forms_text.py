@@ -68,8 +68,8 @@ def _extents(form: ValueForm, blocks: Blocks) -> str:
     groups, height, width = x.stored_shape(blocks)[:3]
     if x.plain:
         return f"{_list((groups, height, width, x.c))}/1"
-    across = x.channel_blocks(blocks, blocks.channels)
-    return f"{_list((groups, height, width, across))}/{blocks.batch}x{blocks.channels}"
+    across = x.channel_blocks(blocks, blocks.block_out)
+    return f"{_list((groups, height, width, across))}/{blocks.batch}x{blocks.block_out}"
 
 
 def _list(numbers: tuple[int, ...]) -> str:

@@ -63,7 +63,7 @@ class Difference:
 class Report:
     """The result of a check. `cycles` are the total of the simulators with time; `missing` are the
     forms of instructions that no program held; `left_out` the simulators that cannot run the
-    machine."""
+    machine; `seconds` what it took, 0 where nobody measured."""
 
     machine: Machine
     seed: int
@@ -75,6 +75,7 @@ class Report:
     empty: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     left_out: tuple[str, ...] = ()
+    seconds: float = 0.0
 
     @property
     def ok(self) -> bool:

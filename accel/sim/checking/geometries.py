@@ -1,7 +1,9 @@
 """Random machines, to hold simulators against each other on more than the shipped geometries."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
+from functools import partial
 from math import prod
 from random import Random
 from typing import Any
@@ -80,18 +82,20 @@ def random_timing(seed: int) -> CoreTiming:
 
 
 def check_geometries(geometries: int, programs: int, seed: int = 0,
-                     progress: Callable[[int, int], None] = lambda done, total: None,
+                     progress: Callable[[AccelConfig, int, int, int], None] = lambda *_: None,
                      ) -> Iterator[Report]:
     """Check so many random geometries, with `programs` random ones spread over them.
 
-    Bins that stay empty are no failure. `progress` is called with the number of geometries done.
+    Bins that stay empty are no failure. `progress` is called with a geometry, its number, the
+    programs done on it, and all of these: 0 while the RTL is built.
     """
     for number in range(geometries):
-        progress(number, geometries)
-        machine = Machine(random_config(seed * 1_000_000 + number))
+        begin, machine = time.monotonic(), Machine(random_config(seed * 1_000_000 + number))
+        told = partial(progress, machine.config, number)
+        told(0, 0)
         count = programs // geometries + (number < programs % geometries)
-        yield replace(check(machine, count, seed, quick_simulators(machine)), empty=[])
-    progress(geometries, geometries)
+        report = check(machine, count, seed, quick_simulators(machine), told)
+        yield replace(report, empty=[], seconds=time.monotonic() - begin)
 
 
 def quick_simulators(machine: Machine) -> Mapping[str, Simulator]:

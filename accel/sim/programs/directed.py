@@ -10,6 +10,7 @@ import numpy as np
 
 from accel.datapath.plan import open_instructions, plan
 from accel.machine import isa
+from accel.machine.isa import WORD_BYTES
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, TensorSlot, finish
 from accel.machine.streams import StreamForm
@@ -22,7 +23,11 @@ from .generate import with_forms
 
 TOGETHER = 16           # forms that one program holds
 
-LATENCY = 40            # cycles from one short instruction to the next, at most
+LATENCY = 40
+"""Cycles from one short instruction to the next, at most, where its word takes no longer to come."""
+
+WAITED = 24
+"""Cycles from the last beat of a word to the first of the next, at most."""
 
 SLOW = 240
 """The same of a stream unit, whose component takes its time."""
@@ -81,9 +86,11 @@ def _full_counter(machine: Machine, source: str, target: str) -> Case:
     take = {"waits": _mask(machine, source)}
     short, taking = nothing(machine, source, 1), changed(nothing(machine, target, 1), take)
     full, streams = machine.config.timing.tokens, machine.structure.kind(source) is UnitKind.STREAM
-    busy = (full + 1) * ((SLOW if streams else LATENCY) + 1)
-    body = [nothing(machine, target, busy), *[changed(short, give)] * full, taking,
-            changed(short, give), *[short] * _crowd(machine), *[taking] * full]
+    apart = max(SLOW if streams else LATENCY, WORD_BYTES // machine.config.bus_bytes + WAITED)
+    busy, left = divmod((full + 1) * (apart + 1), LONG)
+    body = [*[nothing(machine, target, LONG)] * busy, nothing(machine, target, left),
+            *[changed(short, give)] * full, taking, changed(short, give),
+            *[short] * _crowd(machine), *[taking] * full]
     return _case(machine, f"full counter, {source} to {target}", body)
 
 

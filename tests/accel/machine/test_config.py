@@ -93,7 +93,6 @@ def test_a_buffer_has_the_whole_entries_that_fit() -> None:
     config = replace(TINY, block_in=24, block_out=12, inp_bytes=1000, acc_bytes=1000)
     assert (config.buffers["inp"].depth, config.buffers["inp"].size_bytes) == (41, 984)
     assert (config.buffers["acc"].depth, config.bank_depth) == (20, 10)
-    assert config.channel_block == 24
 
 
 def test_a_buffer_holds_two_beats() -> None:
@@ -118,8 +117,7 @@ def test_entries() -> None:
     assert tuple(config.buffers) == BUFFERS
     assert all(b.size_bytes == getattr(config, f"{b.name}_bytes")
                for b in config.buffers.values())
-    assert (config.lanes, config.macs_per_cycle, config.bank_depth, config.channel_block) == (
-        8, 64, 64, 8)
+    assert (config.lanes, config.macs_per_cycle, config.bank_depth) == (8, 64, 64)
 
 
 @pytest.mark.parametrize(("batch", "beats", "tile", "par"), [

@@ -56,7 +56,7 @@ def test_any_extents_are_those_of_numpy(depth: int, rows: int, fields: dict[str,
     (machine_of(gemm_op("near", term=lambda x, w: te.abs(x - w) + 1)), summed(NEAR, depth=7),
      "its term is not 0 of two numbers 0, which fill up a block of channels"),
     (machine_of(SQUARED), summed(depth=7, before="clamp(x0 + 1, -128, 127)"),
-     "its input has 7 channels, and a block has 4; what fills up the last one is known of plain "
+     "its input has 7 channels, and gemm reads 8; what fills up the last block is known of plain "
      "inputs and products")])
 def test_what_it_cannot_sum_is_refused(machine: Machine, graph: Graph, reason: str) -> None:
     assert refusal(machine, graph) == reason

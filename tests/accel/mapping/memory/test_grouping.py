@@ -6,7 +6,7 @@ import pytest
 from accel.mapping.memory.grouping import grouped
 from accel.mapping.operators.blocked import Blocks
 
-B4, B48 = Blocks(1, 4, 4), Blocks(1, 8, 4)
+B4, B48, B35 = Blocks(1, 4, 4), Blocks(1, 8, 4), Blocks(1, 3, 5)
 
 
 def weights(rng, group: int, outputs: int, inputs: int) -> np.ndarray:
@@ -26,6 +26,10 @@ def weights(rng, group: int, outputs: int, inputs: int) -> np.ndarray:
     (2, 6, 6, B4, (1, 12, 12), False),
     (2, 3, 3, B4, (1, 8, 8), False),
     (16, 1, 1, B48, (2, 8, 8), False),          # two blocks of outputs read one of inputs
+    (1, 7, 7, B35, (1, 10, 9), False),
+    (15, 1, 1, B35, (1, 15, 15), False),
+    (30, 1, 1, B35, (2, 15, 15), False),
+    (16, 1, 1, B35, (1, 20, 18), False),        # 20 are written, 18 of them read
 ])
 def test_groups_are_merged_to_whole_blocks(rng, group, outputs, inputs, blocks, shape,
                                            diagonal) -> None:

@@ -22,6 +22,21 @@ def test_blocks_are_those_of_the_array() -> None:
         32, 32, 32, 64)
 
 
+@pytest.mark.parametrize(("block_in", "block_out"), [(4, 4), (8, 4), (4, 16), (12, 16), (31, 32),
+                                                     (25, 9), (3, 5), (1, 7), (7, 1)])
+def test_channels_in_memory_are_the_least_that_hold_what_is_read(block_in: int,
+                                                                 block_out: int) -> None:
+    """Where one size divides the other they are whole blocks of the larger one."""
+    blocks = Blocks(1, block_in, block_out)
+    for channels in range(1, 200):
+        read, whole = blocks.read(channels), blocks.padded(channels)
+        assert channels <= read < channels + block_in and read % block_in == 0
+        assert read <= whole < read + block_out and whole % block_out == 0
+        assert blocks.channels not in (block_in, block_out) or (
+            whole == -(-channels // blocks.channels) * blocks.channels)
+        assert channels % blocks.channels or whole == channels
+
+
 @pytest.mark.parametrize("shape", [(3, 5, 2, 4), (1, 8, 1, 1), (2, 1, 3, 3)])
 def test_plain_is_nhwc(shape: tuple[int, ...], rng) -> None:
     x = rng.integers(-128, 128, shape).astype(np.int8)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accel.mapping.memory.layout import pack_weights
 from accel.mapping.operators import blocked, pools
 from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Quantization,
                                              Window)
@@ -23,12 +24,13 @@ WINDOW = Window((2, 3), (1, 2), (1, 0, 0, 2))
 ATTRS = {"kernel": (2, 3), "strides": (1, 2), "pads": (1, 0, 0, 2)}
 
 
-def stored(x: np.ndarray, activation: Activation, fill: int = 0) -> np.ndarray:
+def stored(x: np.ndarray, activation: Activation, fill: int = 0, blocks: Blocks = BLOCKS
+           ) -> np.ndarray:
     """An NCHW array in memory's layout; `fill` stands in the padding lanes."""
     n, c, h, w = x.shape
     if activation.plain:
         return np.ascontiguousarray(x.transpose(0, 2, 3, 1))
-    groups, _, _, batch, padded = activation.stored_shape(BLOCKS)
+    groups, _, _, batch, padded = activation.stored_shape(blocks)
     whole = np.full((groups * batch, padded, h, w), fill, np.int8)
     whole[:n, :c] = x
     return np.ascontiguousarray(
@@ -46,9 +48,9 @@ def run(operator: BlockedOperator, arrays: dict[str, np.ndarray], n: int, c: int
     return nchw[:n, :c]
 
 
-def params(channels: int, rng) -> tuple[np.ndarray, list[np.ndarray]]:
+def params(channels: int, rng, blocks: Blocks = BLOCKS) -> tuple[np.ndarray, list[np.ndarray]]:
     """Records of every padded channel, and bias, mult, shift of the logical ones."""
-    record = np.zeros((BLOCKS.padded(channels),), te.numpy_dtype(PARAM))
+    record = np.zeros((blocks.padded(channels),), te.numpy_dtype(PARAM))
     record["bias"] = rng.integers(-5000, 5000, record.shape)
     record["mult"] = rng.integers(1 << 15, 1 << 16, record.shape)
     record["shift"] = rng.integers(20, 26, record.shape)
@@ -76,6 +78,22 @@ def test_convolution(plain: bool, rng) -> None:
     wanted = evaluate_node(node, [x, weights, *vectors])
     assert 20 < wanted.std()
     np.testing.assert_array_equal(found, wanted)
+
+
+@images
+def test_convolution_by_blocks_that_do_not_divide_each_other(plain: bool, rng) -> None:
+    """Seven channels are ten in memory, of which three blocks of three are read; what is in those
+    beyond has no weight."""
+    blocks = Blocks(2, 3, 5)
+    known, x = activation(plain, 7, rng)
+    weights = rng.integers(-128, 128, (6, 7, 2, 3)).astype(np.int8)
+    record, vectors = params(6, rng, blocks)
+    operator = blocked.convolution("c", known, 6, WINDOW, 9, Q, blocks)
+    assert operator["input"].shape[3:] == (3, 2, 3) and operator.output.shape[4:] == (2, 5)
+    found = run(operator, {"x": stored(x, known, 77, blocks), "params": record,
+                           "w": pack_weights(weights, known, blocks)}, 3, 6)
+    node = Node("qconv2d", "c", (), (), {**ATTRS, "pad_value": 9, **CLAMP})
+    np.testing.assert_array_equal(found, evaluate_node(node, [x, weights, *vectors]))
 
 
 @images

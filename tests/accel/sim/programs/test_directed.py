@@ -9,6 +9,7 @@ from accel.machine.config import UNITS, AccelConfig, preset
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.machine import Machine
 from accel.machine.status import Status
+from accel.machine.timing import CoreTiming
 from accel.proof.legal import prove
 from accel.sim.meaning import functional
 from accel.sim.timed import cycle
@@ -71,6 +72,20 @@ def test_directed_programs_make_every_unit_wait_long():
     assert waited >= {(unit, cause) for unit in UNITS for cause in causes - {unit}}
     assert waited >= {("gemm", "bank"), ("vector", "bank"), ("vector", "hazard"),
                       ("load", "memory"), ("store", "memory")}
+
+
+@pytest.mark.parametrize(("bus_bytes", "token_bits"), [(1, 8), (1, 10), (2, 8), (128, 8)])
+def test_every_counter_is_full_whatever_the_bus(bus_bytes, token_bits):
+    """On a bus of one byte a word takes longer to come than short instructions take."""
+    machine = Machine(replace(LEAST.config, name="bus", bus_bytes=bus_bytes, out_bytes=256, res_bytes=256,
+                              inp_bytes=256, acc_bytes=1024, par_bytes=512, wgt_bytes=1024,
+                              timing=CoreTiming(token_bits=token_bits)))
+    cases = [case for case in directed(machine) if case.name.startswith("full counter")]
+    assert [case.name for case in cases] == [f"full counter, {source} to {target}" for (
+        source, target) in zip(UNITS, (*UNITS[1:], UNITS[0]), strict=True)]
+    for unit, case in zip(UNITS, cases, strict=True):
+        run = cycle.simulate_model(machine, case.program, case.memory, values=False, **case.timing)
+        assert run.ok and run.counters.activity[unit]["signal"] > 100, unit
 
 
 def test_a_long_wait_is_no_longer_for_a_slow_component():
