@@ -356,7 +356,8 @@ def _qconv2d_blocks_meaning(attrs, x: Array, w: Array, bias: Array, scale: Array
 def _qconv2d_add_blocks_meaning(attrs, x: Array, residual: Array, w: Array, bias: Array,
                                 scale: Array, factor: Array) -> Array:
     depth = x.shape[1] * LANES // attrs.get("group", 1)
-    whole = residuals.met(attrs, from_blocks(residual).astype(np.int64), factor.reshape(1, -1, 1, 1))
+    whole = residuals.met(attrs, from_blocks(residual).astype(np.int64),
+                          factor.reshape(1, -1, 1, 1))
     return _image_meaning(attrs, from_blocks(x), _weight_of(w, depth), bias, scale, whole)
 
 
@@ -441,7 +442,8 @@ OPERATORS = (
               "zp, lo, hi",
               _qpacked_matmul, _qpacked_matmul_meaning),
     _operator("qpacked_matmul_add", "such a product, to whose sums r * factor is added",
-              "x [...,K], r [...,at most N], w, bias, scale, factor int16 [N]", "zp, lo, hi, fine (0)",
+              "x [...,K], r [...,at most N], w, bias, scale, factor int16 [N]",
+              "zp, lo, hi, fine (0)",
               _qpacked_matmul_add, _qpacked_matmul_add_meaning),
     _operator("grouped_matmul", "product of int8 + 128 with columns in blocks of 16, in int32",
               "x [...,M,K], w [...,N/16,K/4,16,4]", "", _grouped_matmul, _grouped_meaning),

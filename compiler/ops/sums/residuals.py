@@ -219,5 +219,6 @@ OPERATORS = (
             pads=lambda attrs: attrs["pad_value"]),
     _record("qdense", "product of int8 with a weight, to whose sums r * factor >> fine is added",
             "x [...,K], r [...,N], w [N,K], bias, mult, shift, factor int16 [N]",
-            "zp, lo, hi, sums (int32), fine (0)", _qdense_add, matrix_type, _meaning(_matrix_sums, -1)),
+            "zp, lo, hi, sums (int32), fine (0)", _qdense_add, matrix_type,
+            _meaning(_matrix_sums, -1)),
 )
