@@ -111,7 +111,7 @@ class Search:
         return Parts((core,) if core is product else (product, core), tuple(nodes), rest, factors)
 
     def _factors(self, value: str) -> tuple[str, Array | None]:
-        """What is multiplied by constants that differ, and these; or the value alone."""
+        """The value that is multiplied by constants which differ, and these; or the value alone."""
         node = self.view.producers.get(value)
         for other, known in (node.inputs, node.inputs[::-1]) if node is not None and (
                 node.op == "mul") else ():

@@ -42,7 +42,7 @@ class Rewriting:
         return self.builder.finish(self.graph.outputs)
 
     def _beside(self, quantize: Node) -> str:
-        """What is quantized in the place of a function that others read as well."""
+        """The value that is quantized in the place of a function that others read as well."""
         place = self.beside[quantize.name]
         if isinstance(place, Place):
             return self._copied(quantize.inputs[0], place)

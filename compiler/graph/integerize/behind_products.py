@@ -53,13 +53,14 @@ class BehindProducts:
 
     def _times(self, value: str, whole: tuple[int, ...], before: Node | None
                ) -> tuple[str, np.ndarray | float]:
-        """What is multiplied by one number for each channel of a product, and these; or the value
-        itself, and 1."""
-        node, core = self.view.producers.get(value), before
-        while core is not None and find(core.op).weights is None and core.op == "add":
-            core = self.view.producers.get(core.inputs[0])
-        weights = core and find(core.op).weights
-        if node is None or node.op != "mul" or not weights:
+        """The value that is multiplied by one number for each channel of a product, and these; or
+        the value itself, and 1."""
+        node, cores = self.view.producers.get(value), [before]
+        if before is not None and before.op == "add":           # a bias
+            cores = [self.view.producers.get(each) for each in before.inputs]
+        weights = next((found for core in cores if core is not None
+                        and (found := find(core.op).weights) is not None), None)
+        if node is None or node.op != "mul" or weights is None:
             return value, 1.0
         channels = [1] * len(whole)
         channels[weights.axis] = whole[weights.axis]

@@ -43,8 +43,8 @@ FINEST = 14
 
 
 def met(attrs: Attributes, residual, factor):
-    """What sums meet, of a residual and its factor in the type of the sums, or of arrays of those:
-    ``>>`` rounds down."""
+    """The number that sums meet, of a residual and its factor in the type of the sums, or of arrays
+    of those: ``>>`` rounds down."""
     return residual * factor >> attrs["fine"] if attrs.get("fine") else residual * factor
 
 
