@@ -4,9 +4,10 @@ Tools make the files themselves, each in an environment of its own whose version
 small networks (`bench/inputs/foreign/networks.py`) in every spelling that a tool writes. Each file
 is imported, compiled for the host and for the accelerator, run on the sample that the tool's own
 runtime has run on, and compared with the file computed without integers, and with the tool. Printed
-are differences in steps of the output, the share of the products between quantized values that the
-accelerator executes, and its segments. Files with activations of 16 bits have a machine of their
-own.
+are differences in steps of the output, the one that a single element of the input makes there, the
+share of the products between quantized values that the accelerator executes, and its segments; in
+the end all of it as one table, a column for each network. Files with activations of 16 bits have a
+machine of their own.
 
 ``--environments`` is a folder with the environments; ``--install`` makes those that are missing
 there, which takes minutes and gigabytes. A tool without one says so in its row. ``--files`` judges
@@ -91,7 +92,7 @@ def matrix(sheet: Sheet) -> None:
     name, = sheet.machines
     with TemporaryDirectory(prefix="lockstep-foreign-") as folder:
         paths = _given(sheet.files) if sheet.files else _made(sheet, sheet.keep or Path(folder))
-        print(f"{'file':34}{'tool':>8}{'cpu':>7}{'accel':>7}{'products':>10}{'segments':>10}"
+        print(f"{'file':34}{'tool':>8}{'cpu':>7}{'accel':>7}{'one':>7}{'products':>10}{'segments':>10}"
               f"{'auto/cpu' if sheet.auto else '':>10}  spellings")
         verdicts = []
         for path in paths:
@@ -100,6 +101,8 @@ def matrix(sheet: Sheet) -> None:
             print(_line(verdicts[-1]), flush=True)
             sheet.row(asdict(verdicts[-1]) | {"percent": verdicts[-1].percent})
             sheet.require(verdicts[-1].is_right)
+    for line in table(verdicts):
+        print(line)
     _count(sheet, verdicts)
 
 
@@ -118,10 +121,35 @@ def _line(one: Verdict) -> str:
     if one.failed:
         return f"{one.file:34}  {one.failed[:160]}"
     steps = "".join("-".rjust(width) if value is None else f"{value:{width}.2f}"
-                    for value, width in ((one.tool, 8), (one.cpu, 7), (one.accel, 7)))
+                    for value, width in ((one.tool, 8), (one.cpu, 7), (one.accel, 7),
+                                         (one.one, 7)))
     share = "-" if one.percent is None else f"{one.percent:.1f} %"
     auto = "" if one.auto is None else f"{one.auto:.2f}"
     return f"{one.file:34}{steps}{share:>10}{one.segments:>10}{auto:>10}  {one.spellings}"
+
+
+def table(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Lines of a table, as docs/quantize.md has it: of files NETWORK.TOOL-MODE a row for each tool
+    and mode, with the share of products, segments, and steps on the host and the accelerator."""
+    cells: dict[str, dict[str, str]] = {}
+    for one in verdicts:
+        network, _, made = Path(one.file).stem.partition(".")
+        if network in NETWORKS:
+            suffix = "-program" if one.file.endswith(".pt2") else ""
+            cells.setdefault(made.removesuffix(suffix) + suffix, {})[network] = _cell(one)
+    columns = [name for name in NETWORKS if any(name in row for row in cells.values())]
+    if columns:
+        yield f"| file | {' | '.join(columns)} |"
+        yield "|---" * (1 + len(columns)) + "|"
+    for made, row in cells.items():
+        yield f"| {made} | {' | '.join(row.get(name, '') for name in columns)} |"
+
+
+def _cell(one: Verdict) -> str:
+    if one.failed or one.cpu is None or one.accel is None:
+        return "refused"
+    share = "float" if one.percent is None else f"{one.percent:.4g} %"
+    return f"{share}, {one.segments}, {one.cpu:.1f}, {one.accel:.1f}"
 
 
 def _given(paths: Sequence[Path]) -> Iterator[Path]:

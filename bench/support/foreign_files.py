@@ -3,7 +3,10 @@ its integer products does the accelerator execute?
 
 The judge is the file itself without integers (``integerize=False``), and what the tool's own
 runtime made of one sample, where that lies beside the file. Differences are in steps of the output:
-its scale where the network ends in a dequantization or in integers, else a 255th of its range.
+its scale where the network ends in a dequantization or in integers, else a 255th of its range. How
+much a network amplifies is told beside them: the difference that one element of the input makes, a
+255th of its range up, in the file without integers. Where a rounding falls the other way somewhere,
+results are as far apart.
 """
 
 import re
@@ -30,6 +33,7 @@ from runtime.exporting.scales import FROM_QUANTIZED
 Array = np.ndarray
 Values = Mapping[str, Array]
 MOST_STEPS = 2
+TRIES = 6
 BITS_16 = re.compile(r"u?int16\b")
 """The types of activations of 16 bits, as signs of files begin with them."""
 
@@ -37,7 +41,8 @@ BITS_16 = re.compile(r"u?int16\b")
 @dataclass(slots=True)
 class Verdict:
     """`spellings` are those of the file; `tool` is the difference between our values on the host
-    and the tool's, `cpu` and `accel` those of our integers and the file without integers. `auto` is
+    and the tool's, `cpu` and `accel` those of our integers and the file without integers, `one`
+    what one element of the input makes there, the most of `TRIES`. `auto` is
     the time of what the target `auto` chooses, by its own prices, as a part of the host's alone.
     """
 
@@ -48,6 +53,7 @@ class Verdict:
     tool: float | None = None
     cpu: float | None = None
     accel: float | None = None
+    one: float | None = None
     products: int = 0
     accel_products: int = 0
     segments: int = 0
@@ -83,8 +89,11 @@ def judged(path: Path, target: str, of_16_bits: str | None = None, auto: bool = 
 def _judge(verdict: Verdict, path: Path, auto: bool) -> None:
     graph = graph_of(path, _extents(path))
     sample = Sample(path, graph)
-    wanted = compile_model(graph, "cpu", integerize=False, cache=False)(sample.inputs)
+    plain = compile_model(graph, "cpu", integerize=False, cache=False)
+    wanted = plain(sample.inputs)
     steps = {name: _step(graph, name, array) for name, array in wanted.items()}
+    verdict.one = max(_apart(plain(one_up(sample.inputs, seed)), wanted, steps)
+                      for seed in range(TRIES))
     host = compile_model(graph, "cpu", cache=False)
     made = host(sample.inputs)
     verdict.cpu = _apart(made, wanted, steps)
@@ -99,6 +108,20 @@ def _judge(verdict: Verdict, path: Path, auto: bool) -> None:
         chosen = compile_model(graph, f"auto:{verdict.target},cpu", cache=False).auto
         alone = Pricing(host.graph, Targets([])).division(host.partition)
         verdict.auto = chosen["seconds"] / alone.seconds if chosen else None
+
+
+def one_up(inputs: Values, seed: int) -> Values:
+    """The inputs, with one element of each a 255th of its range higher; of integers the next."""
+    rng, changed = np.random.default_rng(seed), dict[str, Array]()
+    for name, array in inputs.items():
+        moved = array.copy()
+        place = np.unravel_index(rng.integers(array.size), array.shape)
+        if array.dtype.kind in "iu":
+            moved[place] += 1 if moved[place] < np.iinfo(array.dtype).max else -1
+        else:
+            moved[place] += np.ptp(array) / 255
+        changed[name] = moved
+    return changed
 
 
 def executed(module: Module) -> int:

@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 import pytest
 
-from bench.networks.foreign import BENCH, ENVIRONMENTS, TOOLS, SCRIPTS
-from bench.support.foreign_files import MOST_STEPS, Quantized, judged
+from bench.networks.foreign import BENCH, ENVIRONMENTS, SCRIPTS, TOOLS, table
+from bench.support.foreign_files import MOST_STEPS, Quantized, Verdict, judged, one_up
 from compiler.frontend.models import graph_of
 from compiler.frontend.spellings import read_signs
 
@@ -58,6 +58,31 @@ def test_a_verdict_has_steps_products_and_segments(saved) -> None:
     weights = np.tile(np.arange(1, 9), 2).reshape(4, 4)
     exact = np.clip(np.rint(x @ weights), -128, 127) * 0.1
     assert verdict.tool == pytest.approx(np.abs(exact - y).max() / 0.1, abs=0.01)
+
+
+def test_what_one_element_makes_is_told(saved) -> None:
+    """Of each input one moves by a 255th of the range; integers by one."""
+    x = np.array([[1, -2, 0.5, 3.1]], np.float32)
+    (moved,) = one_up({"x": x}, 0).values()
+    assert np.sort(np.abs(moved - x).ravel()) == pytest.approx([0, 0, 0, 5.1 / 255], abs=1e-6)
+    counted, = one_up({"x": np.full(3, 127, np.int8)}, 1).values()
+    assert sorted(counted.tolist()) == [126, 127, 127]
+    verdict = judged(saved(NET, x0=x, y0=x), "accel:tiny-1x4x4")
+    assert verdict.one == 0                     # the range is 5.1, half a step 0.05
+    wide = np.array([[0, 12, 0, -12]], np.float32)          # which cancel: 0.8 is 1
+    verdict = judged(saved(NET, x0=wide, y0=x), "accel:tiny-1x4x4")
+    assert verdict.one == 1
+
+
+def test_the_table_has_a_row_for_each_mode() -> None:
+    rows = [Verdict("resnet.a-b.onnx", "", cpu=0.25, accel=1, products=4, accel_products=4,
+                    segments=1),
+            Verdict("vit.a-b.onnx", "", failed="no"), Verdict("vit.c.pt2", "", cpu=0, accel=0),
+            Verdict("other.onnx", "")]
+    assert list(table(rows)) == [
+        "| file | resnet | vit |", "|---|---|---|",
+        "| a-b | 100 %, 1, 0.2, 1.0 | refused |", "| c-program |  | float, 0, 0.0, 0.0 |"]
+    assert not list(table(rows[3:]))
 
 
 def test_what_auto_chooses_is_priced_beside_the_host_alone(saved) -> None:

@@ -12,7 +12,7 @@ from accel.mapping.operators.elementwise import numbers_of, parameters_of, recor
 from accel.mapping.operators.residuals import with_residual
 from accel.mapping.selecting.selection import INPUTS, RESULTS, covered
 from compiler.graph.graph import Graph, Node
-from compiler.ops.sums.residuals import WITH_RESIDUAL
+from compiler.ops.sums.residuals import WITH_RESIDUAL, met
 from compiler.ops.integers.arithmetic import requantize
 from compiler.te import Expr
 from compiler.tensorize.cover import COMPUTED, CONSTANTS, leaf
@@ -49,9 +49,9 @@ def _element(node: Node, blocks: Blocks) -> Expr:
     """The result from the sums, in acc, and the residual, in res."""
     q, wide = quantization_of(node), blocks.accumulator
     bias, mult, shift, factor = (leaf(name, dtype, CONSTANTS) for name, dtype in RECORD.items())
-    met = leaf("r", blocks.element, INPUTS).astype(wide) * factor.astype(wide)
-    return requantize(leaf("acc", wide, COMPUTED) + met, bias, mult, shift, q.zp, q.lo, q.hi
-                      ).astype(blocks.element)
+    residual = leaf("r", blocks.element, INPUTS).astype(wide)
+    total = leaf("acc", wide, COMPUTED) + met(node.attrs, residual, factor.astype(wide))
+    return requantize(total, bias, mult, shift, q.zp, q.lo, q.hi).astype(blocks.element)
 
 
 def _as_result(r: Activation, product: BlockedOperator, blocks: Blocks) -> Activation:

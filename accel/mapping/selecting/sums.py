@@ -46,7 +46,7 @@ def _range(node: Node, graph: Graph) -> tuple[int, int]:
         case "qconv2d" | "qconvtranspose2d" | "qdense" | "qconv2d_add" | "qdense_add":
             weights = graph.constants[weight_of(node)]
             rows = weights.reshape(len(weights), -1)
-            if node.op.endswith("_add"):                    # the residual is one product more
+            if node.op.endswith("_add"):        # the residual is one product more, before it is cut
                 rows = np.column_stack((rows, graph.constants[node.inputs[-1]]))
             products = rows[..., None].astype(np.int64) * ends
             return (int(products.min(axis=2).sum(axis=1).min()),

@@ -40,8 +40,9 @@ class BehindProducts:
         for (value, other), signs in zip((core.inputs, core.inputs[::-1]), ((1, less), (less, 1)),
                                          strict=True):
             before = self.view.producers.get(value)
+            other, times = self._times(other, self.view.shape(value), before)
             if before is not None and self.view.is_computed(other):
-                made = self._met(before, value, other, signs, out, bounds_of(activations))
+                made = self._met(before, value, other, signs, out, bounds_of(activations), times)
                 if made is not None:
                     self.reasons.pop(core.name, None)
                     return made, before.name
@@ -50,8 +51,27 @@ class BehindProducts:
             self.reasons[core.name] = "it adds the sums of two products, which have no common scale"
         return None
 
+    def _times(self, value: str, whole: tuple[int, ...], before: Node | None
+               ) -> tuple[str, np.ndarray | float]:
+        """The value that is multiplied by one number for each channel of a product, and these; or
+        the value itself, and 1."""
+        node, cores = self.view.producers.get(value), [before]
+        if before is not None and before.op == "add":           # a bias
+            cores = [self.view.producers.get(each) for each in before.inputs]
+        weights = next((found for core in cores if core is not None
+                        and (found := find(core.op).weights) is not None), None)
+        if node is None or node.op != "mul" or weights is None:
+            return value, 1.0
+        channels = [1] * len(whole)
+        channels[weights.axis] = whole[weights.axis]
+        for other, known in (node.inputs, node.inputs[::-1]):
+            array = self.view.graph.constants.get(known)
+            if array is not None and [1] * (len(whole) - array.ndim) + [*array.shape] == channels:
+                return other, array.reshape(-1).astype(np.float64)
+        return value, 1.0
+
     def _met(self, before: Node, value: str, other: str, signs: tuple[int, int], out: Stored,
-             bounds: Bounds) -> IntegerNode | None:
+             bounds: Bounds, times: np.ndarray | float) -> IntegerNode | None:
         """The product that is computed `before` and whose sums meet another value, both with these
         signs; None where it is none, or must stay in float."""
         form = find(before.op).integer
@@ -62,7 +82,7 @@ class BehindProducts:
             residual = self.view.activation(other)
             repeated = self._repeated(residual, other, value)
             self.writing.check_type(before, out, made)
-            met = with_residual(self.view, made, residual, out, signs)
+            met = with_residual(self.view, made, residual, out, signs, times)
             met = replace(met, inputs=(*made.inputs, repeated))
             self.writing.check_type(before, out, met)
         except (StaysFloat, ScaleRefused) as reason:

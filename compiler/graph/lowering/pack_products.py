@@ -138,7 +138,8 @@ class _Packing:
         found = (for_bytes_met if met else for_bytes)(weight, *vectors)
         if found is None:
             return False
-        value, attrs = node.outputs[0], {name: node.attrs[name] for name in ("zp", "lo", "hi")}
+        value, attrs = node.outputs[0], {name: node.attrs[name] for name in (
+            "zp", "lo", "hi", "fine") if name in node.attrs}
         constants = [self._constant(w, grouped_columns(weight))]
         for name, vector in zip(parameters, found, strict=False):
             wide = np.zeros(-(-len(vector) // LANES) * LANES, vector.dtype)

@@ -25,6 +25,7 @@ from compiler.ops.integers.arithmetic import scaled
 from compiler.ops.packed.channel_blocks import from_blocks, in_blocks, outputs_last
 from compiler.ops.records.blocks import LANES, blocks_of
 from compiler.ops.records.operator import Array, Attributes, Inputs, Kind, Numbers, Operator, Shapes
+from compiler.ops.sums import residuals
 from compiler.te import Expr, Tensor
 
 GROUPED = 4
@@ -62,7 +63,7 @@ def for_bytes_met(weight: Array, bias: Array, mult: Array, shift: Array, factor:
     if found is None:
         return None
     rows = np.abs(weight.reshape(len(weight), -1).astype(np.int64)).sum(axis=1)
-    most = 255 * rows + np.abs(found[0].astype(np.int64)) + 128 * factor.astype(np.int64)
+    most = 255 * rows + np.abs(found[0].astype(np.int64)) + 128 * np.abs(factor.astype(np.int64))
     return None if most.max(initial=0) >= MOST else (*found, factor)
 
 
@@ -126,10 +127,11 @@ def _qconv2d_blocks(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 def _qconv2d_add_blocks(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     x, residual, w, bias, scale, factor = inputs
 
-    def met(*place: Expr) -> Expr:
-        return residual[place].astype("int32") * factor[place[1], place[-1]].astype("int32")
+    def of(*place: Expr) -> Expr:
+        return residuals.met(attrs, residual[place].astype("int32"),
+                   factor[place[1], place[-1]].astype("int32"))
 
-    return _of_blocks(attrs, (x, w, bias, scale), name, met)
+    return _of_blocks(attrs, (x, w, bias, scale), name, of)
 
 
 def _of_blocks(attrs: Attributes, inputs: Inputs, name: str, met: Met | None) -> Tensor:
@@ -234,12 +236,12 @@ def _qpacked_matmul_add(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     x, residual, w, bias, scale, factor = inputs
     sums, columns = _grouped_sums(x, w, f"{name}_acc"), residual.shape[-1]
 
-    def met(*place: Expr) -> Expr:
+    def of(*place: Expr) -> Expr:
         element, column = residual[place], place[-1]
         inside = element if columns == sums.shape[-1] else te.select(column < columns, element, 0)
-        return inside.astype("int32") * factor[column].astype("int32")
+        return residuals.met(attrs, inside.astype("int32"), factor[column].astype("int32"))
 
-    return _requantized(attrs, sums, (bias, scale), name, met)
+    return _requantized(attrs, sums, (bias, scale), name, of)
 
 
 def _grouped_matmul(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -354,8 +356,9 @@ def _qconv2d_blocks_meaning(attrs, x: Array, w: Array, bias: Array, scale: Array
 def _qconv2d_add_blocks_meaning(attrs, x: Array, residual: Array, w: Array, bias: Array,
                                 scale: Array, factor: Array) -> Array:
     depth = x.shape[1] * LANES // attrs.get("group", 1)
-    met = from_blocks(residual).astype(np.float64) * factor.reshape(1, -1, 1, 1)
-    return _image_meaning(attrs, from_blocks(x), _weight_of(w, depth), bias, scale, met)
+    whole = residuals.met(attrs, from_blocks(residual).astype(np.int64),
+                          factor.reshape(1, -1, 1, 1))
+    return _image_meaning(attrs, from_blocks(x), _weight_of(w, depth), bias, scale, whole)
 
 
 def _qconv2d_into_blocks_meaning(attrs, x: Array, w: Array, bias: Array, scale: Array) -> Array:
@@ -375,7 +378,7 @@ def _qpacked_matmul_add_meaning(attrs, x: Array, residual: Array, w: Array, bias
                                 scale: Array, factor: Array) -> Array:
     sums = _grouped_meaning(attrs, x, w).astype(np.float64)
     columns = residual.shape[-1]
-    sums[..., :columns] += residual.astype(np.float64) * factor[:columns]
+    sums[..., :columns] += residuals.met(attrs, residual.astype(np.int64), factor[:columns])
     return _meant(attrs, sums, bias, scale)
 
 
@@ -426,7 +429,7 @@ OPERATORS = (
             pixelwise=_is_pointwise),
     _operator("qconv2d_add_blocks", "such a convolution, to whose sums r * factor is added",
               f"x, r [N,Co/16,Ho,Wo,16], w, {_CHANNELS}, factor int16 [Co/16,16]",
-              f"{_WINDOWS}, group (1)", _qconv2d_add_blocks, _qconv2d_add_blocks_meaning),
+              f"{_WINDOWS}, group (1), fine (0)", _qconv2d_add_blocks, _qconv2d_add_blocks_meaning),
     _operator("qdepthwise_blocks", "convolution of each channel of such images by itself",
               f"x [N,C/16,H,W,16], w [C/16,kh,kw,16], {_CHANNELS}", _WINDOWS,
               _qdepthwise_blocks, _qdepthwise_blocks_meaning),
@@ -439,7 +442,8 @@ OPERATORS = (
               "zp, lo, hi",
               _qpacked_matmul, _qpacked_matmul_meaning),
     _operator("qpacked_matmul_add", "such a product, to whose sums r * factor is added",
-              "x [...,K], r [...,at most N], w, bias, scale, factor int16 [N]", "zp, lo, hi",
+              "x [...,K], r [...,at most N], w, bias, scale, factor int16 [N]",
+              "zp, lo, hi, fine (0)",
               _qpacked_matmul_add, _qpacked_matmul_add_meaning),
     _operator("grouped_matmul", "product of int8 + 128 with columns in blocks of 16, in int32",
               "x [...,M,K], w [...,N/16,K/4,16,4]", "", _grouped_matmul, _grouped_meaning),

@@ -149,6 +149,18 @@ TERMS = [
                   _factors(32))),
     OperatorCase("qdense_add", CLAMP, (_int8(2, 3, 37), _int8(2, 3, 5), _differences(5, 37),
                                        *_parameters(5, 21), _factors(5))),
+    OperatorCase("qconv2d_add", window((1, 1), (1, 1, 1, 1), pad_value=3, fine=5, **CLAMP),
+                 (_int8(1, 4, 5, 6), _int8(1, 6, 5, 6), _int8(6, 4, 3, 3), *_parameters(6, 20),
+                  50 * _factors(6))),
+    OperatorCase("qconv2d_add_blocks", int8_window((1, 2), (1, 0, 2, 1)) | {"fine": 3},
+                 (_int8(1, 2, 5, 6, 16), _int8(1, 3, 6, 3, 16), _int8(3, 3, 1, 16, 16, 4),
+                  *_scales(3, 16, terms=192), 8 * _factors(48).reshape(3, 16))),
+    OperatorCase("qdense_add", {**CLAMP, "fine": 7},
+                 (_int8(2, 3, 37), _int8(2, 3, 5), _int8(5, 37), *_parameters(5, 21),
+                  -8 * _factors(5))),
+    OperatorCase("qpacked_matmul_add", {**CLAMP, "fine": 4},
+                 (_int8(2, 7, 8), _int8(2, 7, 21), _int8(2, 2, 16, 4), *_scales(32, terms=8),
+                  10 * _factors(32))),
 ]
 """Sums with more terms than a product of bytes."""
 

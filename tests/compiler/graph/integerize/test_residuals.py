@@ -80,11 +80,38 @@ def test_channels_of_tiny_weights(qdq, rng) -> None:
 
 def test_steps_of_the_sums_that_are_too_coarse(qdq, rng) -> None:
     one = qdq()
-    y, shape = network(one, "conv", "int8", "int8", out=0.001, share=10)
+    y, shape = network(one, "conv", "int8", "int8", out=0.001, share=100)
     graph, off = differences(one.model(y), y, shape, rng)
     assert any(note.startswith("product (conv2d) stays in float: its residual")
                and note.endswith("steps of the result off") for note in graph.notes)
     assert off < 1.01 * 0.001
+
+
+@pytest.mark.parametrize(("name", "share"), [("conv", 1.0), ("conv", 8.0), ("dense", 3.0),
+                                             ("rows", 1.0)])
+def test_factors_are_finer_than_the_sums(qdq, name: str, share: float) -> None:
+    """A residual of 128 steps is hardly off: results differ where the float one is almost halfway
+    between two. A factor in steps of the sums would be up to 0.3 steps off."""
+    one = qdq(seed=len(name))
+    y, shape = network(one, name, "int8", "int8", relu=False, share=share)
+    model = one.model(y)
+    feeds = {"x": 2 * one.rng.normal(size=shape).astype(np.float32)}
+    graph = optimize(convert(model))
+    plain = optimize(convert(model), standard_passes(integerize=False))
+    quantize = plain.nodes[-2]
+    real, *parameters = (evaluate(plain, feeds, (value,))[value] for value in quantize.inputs)
+    found = evaluate(graph, feeds)[y]
+    exact = np.clip(real / parameters[0], *(
+        end - int(parameters[1]) for end in (-128, 127))) * parameters[0]
+    (product,) = (node for node in graph.nodes if node.op == PRODUCTS[name][0])
+    assert product.attrs["fine"] > 0 and not graph.notes
+    assert np.abs(found - exact).max() < (0.5 + 1 / 32) * 0.11
+    parts = partition(graph, lambda node: AccelTarget(TINY).refusal(graph, node))
+    segment, = (each for each in parts.segments if each.target == ACCEL)
+    part = subgraph(graph, segment)
+    given = {value: one.rng.integers(-128, 128, graph.values[value].shape).astype(np.int8)
+             for value in part.inputs}
+    assert_right(TINY, part, given)
 
 
 def test_two_products_stay_in_float(qdq) -> None:

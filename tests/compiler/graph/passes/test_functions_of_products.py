@@ -9,7 +9,7 @@ from accel.mapping.target import AccelTarget
 from compiler.frontend import convert
 from compiler.graph import evaluate, optimize, standard_passes
 from compiler.graph.division.partition import ACCEL, partition, subgraph
-from compiler.graph.integerize.before_functions import int8_before
+from compiler.graph.functions.before import int8_before
 from compiler.ops.records.integer_forms import Stored
 from runtime import compile as compile_model
 from runtime.driver.costs import Pricing
@@ -189,3 +189,79 @@ def assert_on_accelerators(one, graph) -> None:
         given = {value: one.rng.integers(-128, 128, graph.values[value].shape).astype(np.int8)
                  for value in part.inputs}
         assert_right(machine, part, given)
+
+
+def with_factors(qdq, form: str, name: str, scale: float, zero: int, spread: float = 2.5):
+    """A function times a factor of each channel, as SmoothQuant puts it before the next product."""
+    one = qdq(seed=len(form + name), opset=18)
+    channels = (6, 1, 1) if form == "conv" else (6,)
+    factors = np.geomspace(1 / spread, 1, 6).astype(np.float32).reshape(channels)
+    model = model_of(one, form, lambda one, y: one.add(
+        "Mul", FUNCTIONS[name](one, y), one.constant(factors)), scale, zero)
+    return one, model, FORMS[form][1]
+
+
+@pytest.mark.parametrize(("name", "scale", "zero"), [
+    ("gelu", 4 / 255, 11), ("gelu", 1.06 / 255, 39), ("silu", 3 / 255, 24),
+    ("hardswish", 6 / 255, 16), ("softplus", 4 / 255, 0), ("elu", 3 / 255, 85)])
+@pytest.mark.parametrize("form", FORMS)
+def test_with_factors_of_channels_sums_meet_a_rest(qdq, form: str, name: str, scale: float,
+                                                   zero: int) -> None:
+    one, model, shape = with_factors(qdq, form, name, scale, zero)
+    graph = optimize(convert(model), standard_passes(sums=True))
+    plain = optimize(convert(model), standard_passes(integerize=False))
+    product = FORMS[form][0]
+    assert graph.notes == ()
+    assert [node.op for node in graph.nodes if node.op not in ("to_uint8", "to_int8")] == [
+        "quantize", product, "qtable", f"{product}_add", "qaffine", "qmap", "dequantize"]
+    feeds = {"x": (2 * one.rng.normal(size=shape)).astype(np.float32)}
+    found, wanted = (evaluate(made, feeds)[model.graph.output[0].name] for made in (graph, plain))
+    assert wanted.std() > 0.1 and np.abs(found - wanted).max() <= 1.01 * scale
+    assert_on_accelerators(one, graph)
+
+
+def test_quantizations_alike_share_the_parts(qdq) -> None:
+    one = qdq(seed=3, opset=18)
+    x = one.requantized(one.input("x", 7, 20), 0.03, 5)
+    y = gelu(one, FORMS["dense"][2](one, x))
+    model = one.model(*(one.requantized(each, 1.2 / 255, 36) for each in (y, y)))
+    ops = [node.op for node in optimize(convert(model), standard_passes(sums=True)).nodes]
+    assert (ops.count("qdense"), ops.count("qdense_add"), ops.count("dense")) == (1, 1, 0)
+
+
+def test_a_narrow_function_meets_its_rest(qdq) -> None:
+    """No int8 between is fine enough; nor would one of even steps before the rest be."""
+    one = qdq(seed=2, opset=18)
+    model = model_of(one, "dense", gelu, 1.05 / 255, 40)
+    assert "dense" in [node.op for node in optimize(convert(model)).nodes]
+    graph = optimize(convert(model), standard_passes(sums=True))
+    plain = optimize(convert(model), standard_passes(integerize=False))
+    assert "qdense_add" in [node.op for node in graph.nodes]
+    feeds = {"x": (2 * one.rng.normal(size=FORMS["dense"][1])).astype(np.float32)}
+    found, wanted = (evaluate(made, feeds)[model.graph.output[0].name] for made in (graph, plain))
+    assert np.abs(found - wanted).max() <= 1.01 * 1.05 / 255
+
+
+@pytest.mark.parametrize(("name", "scale", "spread"), [
+    ("gelu", 0.5 / 255, 2.5), ("gelu", 4 / 255, -2.5), ("cosine", 2 / 255, 2.5)])
+def test_what_a_rest_cannot_carry_stays_in_float(qdq, monkeypatch, name: str, scale: float,
+                                                 spread: float) -> None:
+    """It is steep, or has factors below zero, or changes however far its input is."""
+    monkeypatch.setitem(FUNCTIONS, "cosine", lambda one, y: one.add("Cos", y))
+    one = qdq(seed=2, opset=18)
+    factors = np.array([1 / spread, 1, 0.5, 1, 1, 1], np.float32)
+    model = model_of(one, "dense", lambda one, y: one.add(
+        "Mul", FUNCTIONS[name](one, y), one.constant(factors)), scale, 40)
+    graph = optimize(convert(model), standard_passes(sums=True))
+    assert "qmap" not in [node.op for node in graph.nodes] and graph.notes
+
+
+@pytest.mark.parametrize("factors", [False, True])
+def test_a_processor_computes_functions_in_float(qdq, factors: bool) -> None:
+    """As the file has it, to the bit but for ties; an int8 between is what accelerators need."""
+    model = (with_factors(qdq, "conv", "gelu", 4 / 255, 11)[1] if factors
+             else model_of(qdq(seed=4, opset=18), "conv", FUNCTIONS["hardswish"]))
+    ops = [[node.op for node in compile_model(model, target, cache=False).partition.graph.nodes]
+           for target in ("cpu", "accel:tiny-1x4x4")]
+    assert "conv2d" in ops[0] and "qtable" not in ops[0]
+    assert "conv2d" not in ops[1] and "qtable" in ops[1]

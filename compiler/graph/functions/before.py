@@ -22,18 +22,21 @@ FAR = np.array([2, 16, 1e4, 1e8], np.float32)
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """An int8 before a function: real = (stored - zp) * scale, below zero divided by the slope."""
+    """An int8 before a function: real + shift = (stored - zp) * scale, below zero divided by the
+    slope."""
 
     scale: float
     zp: int
     slope: float = 1.0
+    shift: float = 0.0
 
     def kept(self, numbers: Array) -> Array:
         """The numbers that are left."""
-        bent = np.where(numbers < 0, numbers * np.float32(self.slope), numbers)
+        moved = numbers + np.float32(self.shift)
+        bent = np.where(moved < 0, moved * np.float32(self.slope), moved)
         integers = np.clip(np.rint(bent / self.scale) + self.zp, -128, 127)
         made = ((integers - self.zp) * self.scale).astype(np.float32)
-        return np.where(made < 0, made * np.float32(1 / self.slope), made)
+        return np.where(made < 0, made * np.float32(1 / self.slope), made) - np.float32(self.shift)
 
 
 def is_in_products(function: Function) -> bool:
@@ -62,19 +65,20 @@ def int8_before(function: Function, out: Stored) -> Between | None:
     least, most = min(changes[0], 0.0), max(changes[1], 0.0)
     step = (most - least) / 255
     fine = np.linspace(least - step, most + step, 257 * FINE + 1, dtype=np.float32)
-    def off(between: Between) -> float:
-        return max(_off(steps, between, tried) for tried in (numbers, fine))
+    def off(tried: Between) -> float:
+        return max(_off(steps, tried, each) for each in (numbers, fine))
 
-    best = _between(least, most, 1.0)
+    best = between(least, most)
     if off(best) > MOST_OFF and least < 0:
-        best = min((_between(least * slope, most, slope) for slope in SLOPES), key=off)
+        best = min((between(least, most, slope) for slope in SLOPES), key=off)
     return best if off(best) <= MOST_OFF else None
 
 
-def _between(least: float, most: float, slope: float) -> Between:
-    """The int8 that spans numbers, which are bent already."""
+def between(least: float, most: float, slope: float = 1.0, shift: float = 0.0) -> Between:
+    """The int8 that spans numbers from one at most zero to another."""
+    least, most = min(least + shift, 0.0) * slope, max(most + shift, 0.0)
     scale = float(np.float32((most - least) / 255))
-    return Between(scale, int(np.clip(np.rint(-128 - least / scale), -128, 127)), slope)
+    return Between(scale, int(np.clip(np.rint(-128 - least / scale), -128, 127)), slope, shift)
 
 
 def _changes(steps: Function, numbers: Array) -> tuple[float, float] | None:
@@ -89,6 +93,6 @@ def _changes(steps: Function, numbers: Array) -> tuple[float, float] | None:
     return (float(numbers[low - 1]), float(numbers[-high])) if flat else None
 
 
-def _off(steps: Function, between: Between, numbers: Array) -> float:
+def _off(steps: Function, before: Between, numbers: Array) -> float:
     """The steps by which the result differs where the numbers are stored before."""
-    return float(np.abs(steps(between.kept(numbers)) - steps(numbers)).max())
+    return float(np.abs(steps(before.kept(numbers)) - steps(numbers)).max())
