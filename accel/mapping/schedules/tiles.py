@@ -4,10 +4,11 @@ A tile is `rows` x `columns` output pixels and `channels` output blocks; a convo
 input blocks into steps of `depth`. One operand of a convolution may be *stationary*: tiles that use
 the same weights (or input pixels) follow each other, and these are loaded once. A tile loads all
 else that it needs. A window that fits no buffer is loaded in several pieces, and so is what a
-function of rows has more of than fits.
+function of rows has more of than fits. Blocks of channels come one after the other, each for all
+pixels, or *by rows*: all of them for a row of tiles before the next, so that what follows can begin.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import ceil, isqrt, prod
@@ -20,7 +21,8 @@ from accel.mapping.operators.blocked import AROUND, BlockedOperator
 class Tiles:
     """Extents of one tile, in pixels and in blocks of channels. `stationary` is ``"w"``,
     ``"input"`` or neither. The window of a tile, or all blocks that it gathers, are loaded in
-    `pieces`, one after the other.
+    `pieces`, one after the other. With `by_rows` the loop over rows encloses that over channels;
+    with the input stationary it always does.
     """
 
     rows: int
@@ -29,6 +31,7 @@ class Tiles:
     depth: int
     stationary: str = ""
     pieces: int = 1
+    by_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +172,15 @@ def tiles_in_pieces(shape: Shape) -> Iterable[Tiles]:
         for (rows, columns), channels, depth, count in product(
                 pixels, pieces_of(shape.channels), depths, piece_counts(shape)):
             yield Tiles(rows, columns, channels, depth, pieces=count)
+
+
+def tiles_by_rows(shape: Shape, tiles: Iterable[Tiles]) -> Iterator[Tiles]:
+    """Those of some tiles of which rows may come before channels, with this order."""
+    for one in tiles:
+        width = shape.columns if one.stationary == "w" else shape.columns + 1
+        if (one.rows < shape.rows and one.channels < shape.channels and one.columns < width
+                and one.stationary != "input" and one.pieces == 1):
+            yield replace(one, by_rows=True)
 
 
 def next_larger(shape: Shape, tiles: Tiles) -> dict[str, Tiles]:
