@@ -8,8 +8,8 @@ def kept_traffic(config: AccelConfig, first: Shape, second: Shape, tiles: Tiles)
     """The cycles of the bus for what lies between two layers, as far as the scratchpad could keep
     it, where the first has these `tiles`. It is written once and read once.
 
-    A row of tiles is written while the one before it is read, so two of them are kept, and the
-    rows that windows share. Where blocks of channels come one after the other, all rows are.
+    A row of tiles is written while the one before it is read, so about two of them are kept, and
+    the rows that windows share. Where blocks of channels come one after the other, all rows are.
     """
     if not config.shared_bytes:
         return 0

@@ -12,8 +12,8 @@ from accel.mapping.lowering import LoweringError, Room
 from accel.mapping.schedules.cost import Number
 from accel.mapping.schedules.demands import cost_of, costs_of, fits_in, needs_of
 from accel.mapping.schedules.between import kept_traffic
-from accel.mapping.schedules.tiles import (Shape, Tiles, smallest, tiles_by_rows, tiles_in_pieces,
-                                           whole_tiles)
+from accel.mapping.schedules.tiles import (Shape, Tiles, may_have, smallest, tiles_by_rows,
+                                           tiles_in_pieces, whole_tiles)
 
 TRIED = 256
 """Tiles of a layer that are tried together with the next layer's, the cheapest first."""
@@ -178,9 +178,9 @@ def misfit(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: 
         size, most = getattr(tiles, name), getattr(shape, name)
         if not 1 <= size <= most:
             return f"{name} must be from 1 to {most}, not {size}"
-    whole = [*whole_tiles(shape)]
-    if tiles not in (*whole, *tiles_by_rows(shape, whole), *tiles_in_pieces(shape)):
-        return "the layer must be cut into equal pieces that its operands can follow"
+    if not may_have(shape, tiles):
+        return ("the layer must be cut into equal pieces that its operands can follow, in an order "
+                "that they can have")
     for buffer, need, have in needs_of(config, shape, tiles, threads, room):
         if need > have:
             return f"a tile must fit {buffer}, which has {have} entries for it, not {need}"

@@ -5,7 +5,8 @@ input blocks into steps of `depth`. One operand of a convolution may be *station
 the same weights (or input pixels) follow each other, and these are loaded once. A tile loads all
 else that it needs. A window that fits no buffer is loaded in several pieces, and so is what a
 function of rows has more of than fits. Blocks of channels come one after the other, each for all
-pixels, or *by rows*: all of them for a row of tiles before the next, so that what follows can begin.
+pixels, or *by rows*: all of them for a row of tiles before the next, so that the next layer can
+begin.
 """
 
 from collections.abc import Iterable, Iterator
@@ -183,11 +184,19 @@ def tiles_by_rows(shape: Shape, tiles: Iterable[Tiles]) -> Iterator[Tiles]:
             yield replace(one, by_rows=True)
 
 
+def may_have(shape: Shape, tiles: Tiles) -> bool:
+    """True if a layer can be cut into these tiles, in this order."""
+    cut = replace(tiles, by_rows=False)
+    return (cut in whole_tiles(shape) or cut in tiles_in_pieces(shape)) and (
+        cut == tiles or tiles in tiles_by_rows(shape, [cut]))
+
+
 def next_larger(shape: Shape, tiles: Tiles) -> dict[str, Tiles]:
     """For each extent the next larger tile that the layer could have, the rest as it is; what is
     stationary may change with it.
     """
     known = {*whole_tiles(shape), *tiles_in_pieces(shape)}
+    known |= {*tiles_by_rows(shape, known)}
     larger: dict[str, Tiles] = {}
     for name in ("rows", "columns", "channels", "depth"):
         sizes = sorted({getattr(one, name) for one in known})
