@@ -126,18 +126,20 @@ class MachineSpace:
 
     def coordinates(self, point: ExploredPoint) -> tuple[float, ...]:
         """The coordinates of a point: logarithms of its fields and its effort, 0 or 1 for
-        instructions and machines.
+        instructions, machines and other names.
         """
-        found: list[float] = []
-        for axis in self.axes:
-            if axis.name == MACHINE_AXIS:
-                found += [float(point.choices.get(axis.name) == option) for option in axis.options]
-            elif axis.name in self._added:
-                found.append(float(point.choices.get(axis.name) == WITH))
-            else:
-                found.append(_coordinate(point.effort if axis.name == EFFORT_AXIS
-                                         else field_of(point.machine.config, axis.name)))
-        return tuple(found)
+        return tuple(number for axis in self.axes for number in self._coordinates(point, axis))
+
+    def _coordinates(self, point: ExploredPoint, axis: VariedAxis) -> list[float]:
+        if axis.name == EFFORT_AXIS:
+            return [_coordinate(point.effort)]
+        if axis.name in self._added:
+            return [float(point.choices.get(axis.name) == WITH)]
+        value = (point.choices.get(axis.name, "") if axis.name == MACHINE_AXIS
+                 else field_of(point.machine.config, axis.name))
+        if isinstance(value, str):
+            return [float(value == option) for option in axis.options]
+        return [_coordinate(value)]
 
     def point(self, choices: Mapping[str, str]) -> ExploredPoint | str:
         """The point where these options of some axes are taken, the base's values elsewhere; or why

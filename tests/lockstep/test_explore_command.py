@@ -102,6 +102,23 @@ def test_values_of_the_front_are_those_of_the_host(folder: Path) -> None:
         f"half are filled), not 5" for size in (16, 32)}
 
 
+def test_a_shared_scratchpad_and_a_dataflow_are_varied(tmp_path: Path, capsys) -> None:
+    """Area with its error, cycles and bytes of DRAM of each machine."""
+    file = tmp_path / "a.json"
+    assert explore(tmp_path, "--vary", "shared_bytes=0,4k", "--vary",
+                   "dataflow=adder_tree,weight_stationary", "--objective", "cycles,area,dram",
+                   "--json", str(file), "--report", str(tmp_path / "a.html")) == 0
+    assert re.search(r"\*? *shared_bytes 4096 +[\d,]+ \(-\d%\) +0\.\d+ ±\d%",
+                     capsys.readouterr().out)
+    points = {(*point["changes"],): point["values"]
+              for point in json.loads(file.read_text())["points"]}
+    assert len(points) == 4
+    base, kept = points[()], points["shared_bytes",]
+    assert kept["dram"][0] < 0.8 * base["dram"][0] and kept["cycles"][0] < base["cycles"][0]
+    assert kept["area"][0] > base["area"][0] and kept["area"][1] < kept["area"][0] < kept["area"][2]
+    assert points["dataflow",]["dram"] == base["dram"]
+
+
 def test_the_same_again_measures_nothing(folder: Path, capsys, monkeypatch, tmp_path) -> None:
     monkeypatch.setattr("lockstep.searching.explore.run_point", lambda trial: 1 / 0)
     again = tmp_path / "b.json"

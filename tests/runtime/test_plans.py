@@ -153,6 +153,9 @@ def test_two_layers_are_computed_together_or_apart_as_the_plan_says() -> None:
     ("rows=99 columns=1 channels=1 depth=1 threads=1", "rows must be from 1 to 12, not 99"),
     ("rows=12 columns=12 channels=4 depth=2 threads=2", "a tile must fit "),
     ("rows=1 columns=1 channels=1 depth=1 stationary=x threads=1", "Plan of a layer must be like"),
+    ("rows=1 columns=1 channels=1 depth=1 by_rows=1 threads=1", "Plan of a layer must be like"),
+    ("rows=12 columns=1 channels=1 depth=1 by_rows=True threads=1",
+     "its operands can follow, in an order that they can have"),
 ])
 def test_tiles_that_cannot_be_are_refused(plan: str, reason: str) -> None:
     assert reason in refusal_of(plan, "layer ")

@@ -72,7 +72,8 @@ def _grid(rows: Sequence[int], columns: Sequence[int], channels: Sequence[int],
     axes = np.meshgrid(*(np.array(some, np.int64) for some in (rows, columns, channels, depths,
                                                                pieces)), indexing="ij")
     rows_, columns_, channels_, depths_, pieces_ = (axis.ravel() for axis in axes)
-    return _made(rows_, columns_, channels_, depths_, np.full(rows_.shape, "", "U5"), pieces_)
+    return _made(rows_, columns_, channels_, depths_, np.full(rows_.shape, "", "U5"), pieces_,
+                 np.zeros(rows_.shape, bool))
 
 
 def _with(tiles: Many, stationary: str) -> Many:

@@ -76,15 +76,15 @@ def tiles_from(text: str, config: AccelConfig, shape: Shape, most_threads: int, 
     given = {"pieces": "1"} | {name: value for name, _, value in words}
     numbers = {name: given.get(name, "") for name in ("rows", "columns", "channels", "depth",
                                                       "threads", "pieces")}
-    stationary = given.get("stationary", "")
+    stationary, by_rows = given.get("stationary", ""), given.get("by_rows", "False")
     if (len({name for name, _, _ in words}) < len(words)        # nothing twice
             or not all(number.isdecimal() for number in numbers.values())
-            or stationary not in STATIONARY
-            or not given.keys() <= {*numbers, "stationary"}):
+            or stationary not in STATIONARY or by_rows not in ("False", "True")
+            or not given.keys() <= {*numbers, "stationary", "by_rows"}):
         raise PlanRefused(f"Plan of a layer must be like 'rows=4 columns=4 channels=2 depth=1 "
                           f"stationary=w threads=2', not {text!r}")
     rows, columns, channels, depth, threads, pieces = map(int, numbers.values())
-    tiles = Tiles(rows, columns, channels, depth, stationary, pieces)
+    tiles = Tiles(rows, columns, channels, depth, stationary, pieces, by_rows == "True")
     if not 1 <= threads <= most_threads:
         raise PlanRefused(f"Plan {text!r}: threads must be from 1 to {most_threads}")
     if reason := misfit(config, shape, tiles, threads, room):

@@ -45,6 +45,7 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
     """The cost of a layer with a tile or, as arrays, with many."""
     images, cuts = _counts(shape, tiles)
     images, cuts, count = (shape.times * some for some in (images, cuts, images * cuts))
+    turns = cuts * np.where(tiles.by_rows, _up(shape.rows, tiles.rows), 1)
     taps = shape.kernel[0] * shape.kernel[1]
     channels = tiles.channels * shape.phases
     outputs = tiles.rows * tiles.columns * channels
@@ -101,7 +102,7 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
         + np.where(keeps_weights, 0, kernel / steps + ISSUE * shape.weighted),
         stored + met + ISSUE + np.where(keeps_weights, 0, records), lanes,
         np.where(keeps_input, pixels, 0) + np.where(keeps_weights, kernel + records, 0),
-        np.where(keeps_input, images, np.where(keeps_weights, cuts, 0)), filled, ends)
+        np.where(keeps_input, images, np.where(keeps_weights, turns, 0)), filled, ends)
     if shape.sharers > 1 and not shape.weighted:
         cost = replace(cost, held=(alone + steps * cost.loads + cost.burst + FAR) / threads)
     if threads > 1:

@@ -114,7 +114,9 @@ class LayerSteps:
                            ("c", self.tiles.channels)):
             cut[axis] = output.split(axis, size)
         kept = "c" if self.tiles.stationary == "w" else "x"
-        outer = [cut[axis][0] for axis in ("yxc" if self.tiles.stationary == "input" else "cyx")]
+        order = ("yxc" if self.tiles.stationary == "input" else
+                 "ycx" if self.tiles.by_rows else "cyx")
+        outer = [cut[axis][0] for axis in order]
         around, (p, q) = self._axes("output", AROUND), self._phases("output")
         output.reorder(*around, *outer, cut["y"][1], *p, cut["x"][1], *q, "b",
                        *self._axes("output", "s"), cut["c"][1], "o")

@@ -11,7 +11,9 @@ from accel.machine.config import AccelConfig
 from accel.mapping.lowering import LoweringError, Room
 from accel.mapping.schedules.cost import Number
 from accel.mapping.schedules.demands import cost_of, costs_of, fits_in, needs_of
-from accel.mapping.schedules.tiles import Shape, Tiles, smallest, tiles_in_pieces, whole_tiles
+from accel.mapping.schedules.between import kept_traffic
+from accel.mapping.schedules.tiles import (Shape, Tiles, may_have, smallest, tiles_by_rows,
+                                           tiles_in_pieces, whole_tiles)
 
 TRIED = 256
 """Tiles of a layer that are tried together with the next layer's, the cheapest first."""
@@ -92,14 +94,16 @@ def choose_together(config: AccelConfig, first: Shape, second: Shape, threads: i
                     rooms: tuple[Room, Room]) -> tuple[Tiles, Tiles] | None:
     """The cheapest tiles that fit the rooms of two layers computed at the same time, the second
     from the results of the first, those with the least traffic of about equal ones; None where
-    there are none. Tiles of the second are parts of those of the first, in the same order.
+    there are none. Tiles of the second are parts of those of the first, in the same order. What
+    lies between both counts as far as a shared scratchpad cannot keep it.
     """
     pairs = _pairs(config, first, second, threads, rooms)
     if not pairs:
         return None
     least, *_ = min(pairs)
     near = [(cost_of(config, first, one, threads).traffic
-             + cost_of(config, second, two, threads).traffic, rank, one, two)
+             + cost_of(config, second, two, threads).traffic
+             - kept_traffic(config, first, second, one), rank, one, two)
             for rank, one, two in pairs if rank[0] <= least[0] + least[0] // SLACK]
     return min(near)[2:]
 
@@ -118,8 +122,14 @@ def _pairs(config: AccelConfig, first: Shape, second: Shape, threads: int,
     """Tiles of two layers computed at the same time, the cheapest for the second with each of the
     first, with their ranks.
     """
-    ones = [tiles for _, tiles in nsmallest(TRIED, _fitting(config, first, threads, rooms[0]))]
+    fitting = _fitting(config, first, threads, rooms[0])
+    ones = [tiles for _, tiles in nsmallest(TRIED, fitting)]
     twos = [tiles for _, tiles in _fitting(config, second, threads, rooms[1])]
+    if config.shared_bytes:
+        by_rows = _priced(config, first, threads, [*tiles_by_rows(first, (
+            tiles for _, tiles in fitting))])
+        ones += [tiles for _, tiles in nsmallest(TRIED, by_rows)]
+        twos += [*tiles_by_rows(second, twos)]
     if not (ones and twos):
         return []
     one, two = _many(ones), _many(twos)
@@ -127,7 +137,8 @@ def _pairs(config: AccelConfig, first: Shape, second: Shape, threads: int,
     rows, columns, channels = (np.array(limit)[:, None] for limit in zip(*limits, strict=True))
     apart = ((one.rows < first.rows) | (one.columns < first.columns))[:, None]
     at, other = np.nonzero((two.rows == rows) & (two.columns <= columns) & np.where(
-        apart, two.channels == channels, two.channels <= channels))
+        apart, two.channels == channels, two.channels <= channels)
+        & (two.by_rows == one.by_rows[:, None]))
     if not len(at):
         return []
     cost = costs_of(config, first, one, threads).of(at).beside(
@@ -149,7 +160,8 @@ def fits(config: AccelConfig, shape: Shape) -> bool:
 def follows(shapes: tuple[Shape, Shape], first: Tiles, second: Tiles) -> bool:
     """True if tiles of a second layer are parts of those of the first, in the same order."""
     rows, columns, channels = _within(shapes[1], first)
-    return second.rows == rows and second.columns <= columns and second.channels <= channels
+    return (second.rows == rows and second.columns <= columns and second.channels <= channels
+            and second.by_rows == first.by_rows)
 
 
 def _within(second: Shape, tiles: Tiles) -> tuple[int, int, int]:
@@ -166,8 +178,9 @@ def misfit(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: 
         size, most = getattr(tiles, name), getattr(shape, name)
         if not 1 <= size <= most:
             return f"{name} must be from 1 to {most}, not {size}"
-    if tiles not in whole_tiles(shape) and tiles not in tiles_in_pieces(shape):
-        return "the layer must be cut into equal pieces that its operands can follow"
+    if not may_have(shape, tiles):
+        return ("the layer must be cut into equal pieces that its operands can follow, in an order "
+                "that they can have")
     for buffer, need, have in needs_of(config, shape, tiles, threads, room):
         if need > have:
             return f"a tile must fit {buffer}, which has {have} entries for it, not {need}"
@@ -179,11 +192,17 @@ def _fitting(config: AccelConfig, shape: Shape, threads: int, room: Room,
     """The tiles that fit, of `candidates` if given, with their ranks."""
     known = list(whole_tiles(shape) if candidates is None else candidates)
     fitting = _chosen(known, fits_in(config, shape, _many(known), threads, room)) if known else []
-    if not fitting:
+    return _priced(config, shape, threads, fitting)
+
+
+def _priced(config: AccelConfig, shape: Shape, threads: int, known: Sequence[Tiles]
+            ) -> list[tuple[Rank, Tiles]]:
+    """Tiles with their ranks."""
+    if not known:
         return []
-    cycles = costs_of(config, shape, _many(fitting), threads).cycles
+    cycles = costs_of(config, shape, _many(known), threads).cycles
     return [((count, -tiles.rows, -tiles.columns), tiles)
-            for count, tiles in zip(cycles.tolist(), fitting, strict=True)]
+            for count, tiles in zip(cycles.tolist(), known, strict=True)]
 
 
 def _many(tiles: Sequence[Tiles]) -> Any:

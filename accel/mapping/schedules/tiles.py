@@ -4,10 +4,12 @@ A tile is `rows` x `columns` output pixels and `channels` output blocks; a convo
 input blocks into steps of `depth`. One operand of a convolution may be *stationary*: tiles that use
 the same weights (or input pixels) follow each other, and these are loaded once. A tile loads all
 else that it needs. A window that fits no buffer is loaded in several pieces, and so is what a
-function of rows has more of than fits.
+function of rows has more of than fits. Blocks of channels come one after the other, each for all
+pixels, or *by rows*: all of them for a row of tiles before the next, so that the next layer can
+begin.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import ceil, isqrt, prod
@@ -20,7 +22,8 @@ from accel.mapping.operators.blocked import AROUND, BlockedOperator
 class Tiles:
     """Extents of one tile, in pixels and in blocks of channels. `stationary` is ``"w"``,
     ``"input"`` or neither. The window of a tile, or all blocks that it gathers, are loaded in
-    `pieces`, one after the other.
+    `pieces`, one after the other. With `by_rows` the loop over rows encloses that over channels;
+    with the input stationary it always does.
     """
 
     rows: int
@@ -29,6 +32,7 @@ class Tiles:
     depth: int
     stationary: str = ""
     pieces: int = 1
+    by_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +175,28 @@ def tiles_in_pieces(shape: Shape) -> Iterable[Tiles]:
             yield Tiles(rows, columns, channels, depth, pieces=count)
 
 
+def tiles_by_rows(shape: Shape, tiles: Iterable[Tiles]) -> Iterator[Tiles]:
+    """Those of some tiles of which rows may come before channels, with this order."""
+    for one in tiles:
+        width = shape.columns if one.stationary == "w" else shape.columns + 1
+        if (one.rows < shape.rows and one.channels < shape.channels and one.columns < width
+                and one.stationary != "input" and one.pieces == 1):
+            yield replace(one, by_rows=True)
+
+
+def may_have(shape: Shape, tiles: Tiles) -> bool:
+    """True if a layer can be cut into these tiles, in this order."""
+    cut = replace(tiles, by_rows=False)
+    return (cut in whole_tiles(shape) or cut in tiles_in_pieces(shape)) and (
+        cut == tiles or tiles in tiles_by_rows(shape, [cut]))
+
+
 def next_larger(shape: Shape, tiles: Tiles) -> dict[str, Tiles]:
     """For each extent the next larger tile that the layer could have, the rest as it is; what is
     stationary may change with it.
     """
     known = {*whole_tiles(shape), *tiles_in_pieces(shape)}
+    known |= {*tiles_by_rows(shape, known)}
     larger: dict[str, Tiles] = {}
     for name in ("rows", "columns", "channels", "depth"):
         sizes = sorted({getattr(one, name) for one in known})

@@ -30,6 +30,9 @@ IN_TILE = "RSCMPQN"                             # the innermost loop first, as T
 AROUND_TILES = {"input": "RSCMPQN", "w": "RSCPQMN", "": "RSCPQMN"}
 """Orders of the loops around tiles, by the operand that stays."""
 
+BY_ROWS = "RSCPMQN"
+"""The order of tiles that come by rows."""
+
 PROJECTIONS = {
     "Weights": ("[[C]]", "[[M]]", "[[R]]", "[[S]]"),
     "Inputs": ("[[N]]", "[[C]]", "[[R, Wdilation], [P, Wstride]]",
@@ -96,7 +99,8 @@ def _document(config: AccelConfig, part: LayerPart) -> Iterator[str]:
     yield f"# {part.layer.name} on {config.name}"
     yield from _notes(part, factors)
     yield from _problem(part, factors)
-    yield from _mapping(part.tiles.stationary, factors)
+    yield from _mapping(BY_ROWS if part.tiles.by_rows else AROUND_TILES[part.tiles.stationary],
+                        factors)
 
 
 def _notes(part: LayerPart, factors: Mapped) -> Iterator[str]:
@@ -128,9 +132,9 @@ def _problem(part: LayerPart, factors: Mapped) -> Iterator[str]:
     yield from (f"    {name}: {step}" for name, step in steps.items())
 
 
-def _mapping(stationary: str, factors: Mapped) -> Iterator[str]:
+def _mapping(around: str, factors: Mapped) -> Iterator[str]:
     yield "mapping:"
-    yield from _nest("DRAM", "temporal", factors.tiles, AROUND_TILES[stationary])
+    yield from _nest("DRAM", "temporal", factors.tiles, around)
     for buffer in KEPT:
         last = buffer == [*KEPT][-1]
         yield from _nest(buffer, "temporal", factors.inside if last else {}, IN_TILE)

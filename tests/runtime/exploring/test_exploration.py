@@ -1,6 +1,7 @@
 """Which points are measured, on machines whose time a formula gives."""
 
 from itertools import product
+from math import log2
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,14 @@ def test_what_leads_to_one_machine_is_one_point() -> None:
     assert machines.point({"block_out": "4"}) is machines.point({"block_out": "same"}) is (
         machines.base)
     assert machines.candidate({"block_out": "same"}).plan == machines.base.identity
+
+
+def test_names_are_coordinates_of_their_own() -> None:
+    machines = space("shared_bytes=0,1k", "dataflow=adder_tree,weight_stationary")
+    assert machines.coordinates(machines.base) == (0, 1, 0)
+    point = point_of(machines, {"shared_bytes": "1k", "dataflow": "weight_stationary"})
+    assert machines.coordinates(point) == (log2(1025), 0, 1)
+    assert machines.candidate({"dataflow": "weight_stationary"}).features == (0, 0, 1)
 
 
 def test_what_cannot_be_built_is_refused_with_the_reason() -> None:

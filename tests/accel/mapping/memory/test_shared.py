@@ -10,8 +10,15 @@ from accel.figures.traffic import dram_bytes, shared_bytes
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, ProgramError, finish
+from accel.mapping.layers import forms_of
 from accel.mapping.memory.allocate import allocate
+from accel.mapping.memory.layout import blocks_of
 from accel.mapping.memory.shared import allocate_shared
+from accel.mapping.memory_map import MemoryMap
+from accel.mapping.plans.choices import groups_text
+from accel.mapping.programs import demands_of
+from accel.mapping.schedules import shape_of
+from accel.mapping.schedules.between import kept_traffic
 from accel.mapping.target import AccelTarget
 from accel.sim.checking.check import check
 from accel.sim.timed import cycle
@@ -61,13 +68,17 @@ def network() -> Net:
 
 @pytest.mark.parametrize("size", [1024, 4096, 1 << 16])
 def test_a_network_is_right_and_moves_fewer_bytes(size: int) -> None:
-    """Bytes of DRAM become bytes of the scratchpad, in the cycle simulator's counters, too."""
+    """Bytes of DRAM of the same tiles become bytes of the scratchpad, in the cycle simulator's
+    counters, too."""
     net, machine = network(), with_shared(size)
     graph = net.graph(net.nodes[-1].outputs[0])
     program = assert_right(machine, graph, net.samples())
-    whole = AccelTarget(TINY).compile(graph).program
+    groups, _ = AccelTarget(machine).parts(graph)
+    same, assemble = AccelTarget(TINY).parts(graph, groups_text(groups))
+    whole, own = assemble(same), AccelTarget(TINY).compile(graph).program
     moved, before = dram_bytes(machine, program).sum(), dram_bytes(TINY, whole).sum()
     assert moved + shared_bytes(machine, program).sum() == before
+    assert moved < dram_bytes(TINY, own).sum()
     assert shared_bytes(machine, program).sum() >= min(size, 8000)
     run, old = cycle.simulate(machine, program, values=False), cycle.simulate(
         TINY, whole, values=False)
@@ -86,6 +97,41 @@ def test_rows_between_two_layers_lie_in_a_ring(pool: dict[str, tuple[int, ...]])
     program = assert_right(machine, net.graph(net.max_pool(x, **pool)), net.samples())
     assert " + " in program.layers[0][0]
     assert shared_bytes(machine, program).sum() >= 2 * 64 * 12 * 16
+
+
+@pytest.mark.parametrize("pool", [{}, {"kernel": (3, 3), "pads": (1, 1, 1, 1)}])
+def test_blocks_of_channels_come_by_rows_where_a_ring_is_to_be_small(
+        pool: dict[str, tuple[int, ...]]) -> None:
+    """One block after the other would need all of the 12,288 bytes."""
+    net, machine = Net(5), with_shared(4096)
+    x = net.conv(net.input(1, 32, 48, 8), 32, pads=(1, 1, 1, 1))
+    graph = net.graph(net.max_pool(x, **pool))
+    program = assert_right(machine, graph, net.samples())
+    (first, second), = AccelTarget(machine).parts(graph)[0]
+    assert first.tiles.by_rows and second.tiles.by_rows and first.tiles.rows < 48
+    assert shared_bytes(machine, program).sum() >= 2 * 48 * 8 * 32
+    (alone, _), = AccelTarget(TINY).parts(graph)[0]
+    assert not alone.tiles.by_rows
+
+
+@pytest.mark.parametrize("pool", [{}, {"kernel": (3, 3), "pads": (1, 1, 1, 1)}])
+@pytest.mark.parametrize("channels", [(3, 16), (8, 32), (32, 32)])
+def test_what_tiles_are_expected_to_keep_is_about_what_a_ring_takes(
+        channels: tuple[int, int], pool: dict[str, tuple[int, ...]]) -> None:
+    """A tile of one row, of which a window of the pool sees two, is the case that is a row off."""
+    net, machine = Net(5), with_shared(1024).in_roles
+    x = net.conv(net.input(1, channels[0], 48, 8), channels[1], pads=(1, 1, 1, 1))
+    graph = net.graph(net.max_pool(x, **pool))
+    forms = forms_of(graph, blocks_of(machine.config))
+    groups, _ = AccelTarget(machine).parts(graph)
+    demands = demands_of(machine, groups, MemoryMap(graph, groups, forms), True)
+    shapes = [shape_of(part.layer.operator) for part in groups[0]]
+    size = 48 * 8 * channels[1]
+    expected = 2 * size / machine.config.bus_bytes * min(1, 1024 / demands[x].kept)
+    assert 1024 <= demands[x].kept < size
+    assert 1 <= kept_traffic(machine.config, *shapes, groups[0][0].tiles) / expected <= 1.25
+    assert 2 * size <= demands[x].moved < (3 if pool else 2.01) * size
+    assert kept_traffic(TINY.config, *shapes, groups[0][0].tiles) == 0
 
 
 @pytest.mark.parametrize("name", ["softmax", "two_vectors"])

@@ -18,8 +18,8 @@ from accel.mapping.plans.interleave import halves
 from accel.mapping.schedules import Cost, schedule, tiles_of
 from accel.mapping.schedules.demands import ISSUE, _rows, cost_of, costs_of, fits_in, needs_of
 from accel.mapping.schedules.ranking import SLACK, _many, _pairs, choose, choose_together
-from accel.mapping.schedules.tiles import (Shape, Tiles, pieces_of, shape_of, tiles_in_pieces,
-                                           whole_tiles)
+from accel.mapping.schedules.tiles import (Shape, Tiles, pieces_of, shape_of, tiles_by_rows,
+                                           tiles_in_pieces, whole_tiles)
 from compiler import te
 from compiler.ir import interpret
 from compiler.te import numpy_dtype
@@ -83,8 +83,9 @@ def test_axes_have_their_roles_whatever_they_are_called(operator) -> None:
 
 
 def _some(shape: Shape, every: int) -> list[Tiles]:
-    """Some of the tiles, and of those in pieces."""
-    return [*list(whole_tiles(shape))[1::every],
+    """Some of the tiles, by rows too, and of those in pieces."""
+    whole = list(whole_tiles(shape))
+    return [*whole[1::every], *list(tiles_by_rows(shape, whole))[::4 * every],
             *list(tiles_in_pieces(shape))[::every if shape.weighted else 1]]
 
 

@@ -61,12 +61,13 @@ def test_every_buffer_keeps_one_operand(compiled) -> None:
 def test_the_operand_that_stays_decides_the_order(compiled) -> None:
     (part, *_), *_ = compiled.way.groups
     orders = {}
-    for stationary in ("w", "input"):
-        changed = replace(part, tiles=replace(part.tiles, stationary=stationary))
+    for stationary, by_rows in (("w", False), ("input", False), ("", True)):
+        changed = replace(part, tiles=replace(part.tiles, stationary=stationary, by_rows=by_rows))
         document = yaml.safe_load(timeloop_text(TINY, [(changed,)]).body)
         orders[stationary] = document["mapping"][0]["permutation"]
     assert orders["w"].index("M") > orders["w"].index("Q")          # outermost: channels
     assert orders["input"].index("M") < orders["input"].index("P")
+    assert orders[""].index("P") < orders[""].index("M") < orders[""].index("Q")
 
 
 def test_what_is_not_said_has_a_reason(compiled) -> None:
