@@ -33,6 +33,9 @@ Verilated core and its cycles as well.
 
 `shared_exact`: that ResNet-18 gives on that machine what the integer reference does, in the cycle
 simulator and in RTL, in the same cycles.
+
+`published`: machines of `examples/machines/published` beside what was published of them; ``--keep``
+writes the figures that docs/published.md has, which the command else compares.
 """
 
 import os
@@ -64,6 +67,7 @@ from accel.mapping.target import AccelTarget
 from accel.sim.rtl import verilated
 from accel.sim.timed import cycle
 from bench.frame import Bench, Sheet
+from bench.support import published as others
 from compiler.frontend.onnx.importing import convert
 from compiler.graph import Graph, optimize, partition
 from compiler.graph.division.partition import ACCEL, subgraph
@@ -81,12 +85,14 @@ OWN = {"2x16x16": replace(PYNQ, name="own-2x16x16", batch=2),
 MACHINES = ("tiny-1x4x4", "ecp5-1x8x8", "ecp5-1x16x16", "pynq-1x16x16", *OWN)
 
 BENCH = Bench(__file__, __doc__, "pynq-1x16x16",
-              load=lambda name: Machine(OWN[name]) if name in OWN else load_machine(name))
+              load=lambda name: Machine(OWN[name]) if name in OWN else load_machine(
+                  others.file_of(name)))
 BENCH.option("--effort", type=int, choices=range(3), default=0, help="of choosing tilings")
 BENCH.option("--layers", action="store_true")
 BENCH.option("--picture", type=Path, metavar="FILE.svg")
 BENCH.option("--rtl", action="store_true", help="of machines, the Verilated core, too")
 BENCH.option("--kib", type=int, default=256, metavar="N", help="of shared, the scratchpad")
+BENCH.option("--keep", action="store_true", help="of published, what the page has")
 
 
 @BENCH.part(zoo.NETWORKS, NETWORKS)
@@ -288,3 +294,8 @@ def shared_exact(sheet: Sheet) -> None:
             found = from_memory(program.extract(run.memory, slot.name), slot.layout, slot.logical)
             sheet.require(bool((found == wanted[slot.name]).all()))
     sheet.figure("resnet18_exact_cycles", runs[0].cycles)
+
+
+@BENCH.part(zoo.NETWORKS, extra=True)
+def published(sheet: Sheet) -> None:
+    others.compare(sheet)
