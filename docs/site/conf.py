@@ -34,7 +34,7 @@ GROUPS = {
     "Networks": ["networks", "onnx", "torch", "frontends", "quantize", "spellings", "operators",
                  "decoders", "real", "values"],
     "Where the time goes": ["traces", "partition", "bounds", "energy", "estimates", "explore",
-                            "whole", "simulators", "peers"],
+                            "whole", "simulators", "peers", "published"],
     "Back ends": ["schedules", "cpu", "c", "gpu", "export", "languages", "driver", "fpga",
                   "search"],
     "Lockstep itself": ["design", "testing"],

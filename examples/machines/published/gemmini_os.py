@@ -1,11 +1,12 @@
 """Gemmini, 16 x 16, with sums that stay in the array.
 
-The array of `gemmini_ws.py` in its other dataflow (`dataflow`): each of 16 x 16 elements has one multiplier and one
-sum. A cycle takes a column of 16 inputs and a row of 16 weights, an outer product, so here `batch` is 16, `block_in` 1
-and `block_out` 16. Buffers, port and clock are those of `gemmini_ws.py`.
+The array of `gemmini_ws.py` in its other dataflow (`dataflow`): each of 16 x 16 elements has one
+multiplier and one sum. A cycle takes a column of 16 inputs and a row of 16 weights, an outer
+product, so here `batch` is 16, `block_in` 1 and `block_out` 16. Buffers, port and clock are those
+of `gemmini_ws.py`.
 
-Gemmini's 16 rows are pixels. Ours are images, so a network runs with 16 of them, and one alone would leave 15 of 16
-rows idle.
+Gemmini's 16 rows are pixels. Ours are images, so a network runs with 16 of them, and one alone
+would leave 15 of 16 rows idle.
 
 Not said by ours:
 
