@@ -1,33 +1,40 @@
-"""An NPU of 256 multipliers with a softmax unit and a table for activations. docs/published.md says
-more.
+"""An NPU of 256 multipliers with a softmax unit and a table for activations.
 
-Published: NVDLA with 256 multipliers, a convolution buffer of 256 KiB and 5 GB/s computes 46 images
-of ResNet-50 a second (its primer, nvdla.org, 2018: an estimate, at 1 GHz). nv_small_256 is 32 input
-channels by 8 kernels, behind a memory of 50 cycles (its scalability parameters). Arm's Ethos-U85
-with 256 multipliers, on an Alif E8 (204 GOPS: 400 MHz), takes 110.20 ms for ResNet-50 and 81.59 ms
-for DeiT-Tiny (Arm's pages of these models on Hugging Face; the medians).
+Published of NVDLA (nvdla.org, in nvdla/doc: primer, and scalability parameters of nv_small_256): 32
+input channels by 8 kernels (`block_in`, `block_out`), a convolution buffer of 256 KiB (here half
+for each of `inp_bytes` and `wgt_bytes`), a port of 64 bits behind which memory gives 5 GB/s after
+50 cycles (`bus_bytes`, `memory`), and tables of functions in its single data processor. Its figures
+are those of 1 GHz.
 
-What follows them: the array, the convolution buffer (half of it for weights), 5 bytes a cycle, and
-a table in every lane, as NVDLA's single data processor and Ethos-U have one.
+Ethos-U85 of Arm has as many multipliers in the build of an Alif E8, at 400 MHz (256 products a
+cycle, 204 GOPS), a table in its output unit, and published figures of a transformer, so it stands
+beside ours, too.
 
-What is not said: compressed weights, Winograd convolutions, and one buffer that data and weights
-share as they need it; tables of 16 bits; pools beside a convolution without memory in between;
-activations of 16 bits for single layers. A unit for softmax is ours: NVDLA has none, and Ethos-U
-computes it by tables and sums.
+Every lane of vector has a table of 256 bytes. The softmax unit is that of
+`examples/machines/softmax.py`: it takes a row of scores in one instruction. NVDLA has none, and
+Ethos-U85 computes a softmax by its tables and sums.
+
+Not said by ours:
+
+- weights that are compressed in memory, and expanded on their way into the array
+- Winograd's form of 3 x 3 convolutions
+- one buffer for inputs and weights, divided anew by each layer
+- pools and sums of residuals that follow a convolution without memory in between
+- tables of 16 bits with interpolation; activations of 16 bits in single layers
+- two memories, one on the chip and one beside it, each with a port of its own
 """
 
 from pathlib import Path
 
-import lockstep
 from accel.machine.config import AccelConfig
 from accel.machine.dram import Dram
 from accel.machine.loading import load_machine
+from accel.machine.machine import Machine
 
-KIB = 1024
 SOFTMAX = load_machine(Path(__file__).parents[1] / "softmax.py")
 
-machine = lockstep.Machine(AccelConfig(
-    "npu", batch=1, block_in=32, block_out=8, inp_bytes=128 * KIB, wgt_bytes=128 * KIB,
-    res_bytes=32 * KIB, par_bytes=8 * KIB, acc_bytes=128 * KIB, out_bytes=32 * KIB, bus_bytes=8,
+machine = Machine(AccelConfig(
+    name="npu", batch=1, block_in=32, block_out=8, inp_bytes=128 << 10, wgt_bytes=128 << 10,
+    res_bytes=32 << 10, par_bytes=8 << 10, acc_bytes=128 << 10, out_bytes=32 << 10, bus_bytes=8,
     clock_mhz=1000, memory=Dram(latency=50, bytes_per_cycle=5),
     structure=SOFTMAX.config.structure), SOFTMAX.declarations)
