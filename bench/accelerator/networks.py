@@ -36,6 +36,15 @@ simulator and in RTL, in the same cycles.
 
 `published`: machines of `examples/machines/published` beside what was published of them; ``--keep``
 writes the figures that docs/published.md has, which the command else compares.
+
+`array_128`: how near ResNet-50 comes to what padding leaves of an array of 128 x 128, in the
+machine of that name and with adder trees in its place. Prints for either
+
+``DATAFLOW_cycles``, ``DATAFLOW_products``  the second are those of its products, padding included
+``DATAFLOW_of_bound``    the second by the first, %
+``DATAFLOW_behind_stem`` the same of all layers but the first, with its pooling
+``DATAFLOW_of_roof``     by the first, too, %: cycles of the busiest of products, beats of load and
+    beats of store, layer by layer
 """
 
 import os
@@ -56,7 +65,7 @@ import onnx
 from accel.figures.layers import LayerRow, layer_rows
 from accel.figures.traffic import dram_bytes
 from accel.machine import isa
-from accel.machine.config import preset
+from accel.machine.config import ADDER_TREE, WEIGHT_STATIONARY, preset
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.status import Run
@@ -68,6 +77,7 @@ from accel.sim.rtl import verilated
 from accel.sim.timed import cycle
 from bench.frame import Bench, Sheet
 from bench.support import published as others
+from bench.support.roofs import roofs
 from compiler.frontend.onnx.importing import convert
 from compiler.graph import Graph, optimize, partition
 from compiler.graph.division.partition import ACCEL, subgraph
@@ -299,3 +309,21 @@ def shared_exact(sheet: Sheet) -> None:
 @BENCH.part(zoo.NETWORKS, extra=True)
 def published(sheet: Sheet) -> None:
     others.compare(sheet)
+
+
+@BENCH.part(extra=True)
+def array_128(sheet: Sheet) -> None:
+    own = load_machine(others.file_of("array_128"))
+    graph = accelerated("resnet50", AccelTarget(own))
+    for dataflow in (WEIGHT_STATIONARY, ADDER_TREE):
+        machine = Machine(replace(own.config, dataflow=dataflow), own.declarations)
+        every = roofs(machine, AccelTarget(machine).compile(graph))
+        cycles, products, behind = (sum(roof.row.cycles for roof in every),
+                                    sum(roof.products for roof in every), every[1:])
+        sheet.figure(f"{dataflow}_cycles", cycles)
+        sheet.figure(f"{dataflow}_products", products)
+        sheet.figure(f"{dataflow}_of_bound", 100 * products / cycles, ".1f")
+        sheet.figure(f"{dataflow}_behind_stem", 100 * sum(roof.products for roof in behind)
+                     / sum(roof.row.cycles for roof in behind), ".1f")
+        sheet.figure(f"{dataflow}_of_roof", 100 * sum(roof.cycles for roof in every) / cycles,
+                     ".1f")

@@ -57,7 +57,8 @@ COLUMNS = ("machine", "network", "cycles", "array", "bound", "DRAM, MB", "host",
 class Figure:
     """A figure that was published of a machine, and the network that is put beside it.
 
-    network, images : of `lockstep.testing.zoo`, and how many images ours computes at once.
+    network, images : of `lockstep.testing.zoo`, and how many images ours computes at once. size :
+        of an image; 0: the network's own.
     said : the figure in its own unit; "" where none was published.
     cycles : for one image; 0 where none follow from what was said.
     conditions : its network, memory and clock, and how cycles follow from what was said.
@@ -68,6 +69,7 @@ class Figure:
 
     network: str
     images: int = 1
+    size: int = 0
     said: str = ""
     cycles: int = 0
     conditions: str = ""
@@ -149,7 +151,7 @@ def compare(sheet: Sheet) -> None:
 def measured(machine: Machine, figure: Figure, micro_code: int = 0) -> Ours:
     """Compiles a network for a machine, and simulates its cycles; `micro_code` are the bytes of a
     buffer of micro-operations that the published machine has."""
-    model = zoo.build(figure.network, batch=figure.images, int8=True)
+    model = zoo.build(figure.network, figure.size or None, figure.images, int8=True)
     module = lockstep.compile(model, "accel,cpu", machine=machine, sim="cycle")
     rows, products, cycles, loaded = [], 0, 0, 0
     for segment in module.accelerated:

@@ -1,0 +1,32 @@
+"""A systolic array of 128 x 128 with a unified buffer: half a TPU in each direction.
+
+Published by Jouppi et al., "In-Datacenter Performance Analysis of a Tensor Processing Unit" (ISCA
+2017): 256 x 256 multipliers of int8 at 700 MHz in which weights stay, 4,096 rows of 256 sums, paths
+of 256 bytes, a unified buffer of 24 MiB for activations, weights from a memory of 34 GB/s.
+
+Here all is 128 (`block_in`, `block_out`, `bus_bytes`, `dataflow`) but the 4,096 rows of sums
+(`acc_bytes`), and there is a quarter of the bytes on the chip for a quarter of the multipliers: 4
+MiB of unified buffer (`shared_bytes`), 2 MiB of sums, and 1.6 MiB of all other buffers. The bus is
+the widest that we have, and the memory gives its 128 bytes in every cycle, 90 GB/s. The TPU reads
+49 bytes a cycle for four times as many multipliers, but weights alone.
+
+Not said by ours:
+
+- a FIFO of weights, four blocks deep, that is filled ahead of whatever comes next
+- an array that takes activations from the unified buffer, and units that write results there, at
+  the same time and without a buffer and an instruction of load or store in between
+- pixels of several images that meet one block of weights
+- two memories, one for weights and one of the host
+- weights or activations of 16 bits at half or a quarter of the speed
+"""
+
+from accel.machine.config import WEIGHT_STATIONARY, AccelConfig
+from accel.machine.dram import Dram
+from accel.machine.machine import Machine
+from accel.machine.timing import CoreTiming
+
+machine = Machine(AccelConfig(
+    name="array-128", batch=1, block_in=128, block_out=128, dataflow=WEIGHT_STATIONARY,
+    inp_bytes=256 << 10, wgt_bytes=1 << 20, res_bytes=128 << 10, par_bytes=64 << 10,
+    acc_bytes=2 << 20, out_bytes=128 << 10, shared_bytes=4 << 20, bus_bytes=128, clock_mhz=700,
+    memory=Dram(outstanding=256), timing=CoreTiming(bursts=256)))
