@@ -111,4 +111,5 @@ def test_a_file_is_no_folder(tmp_path, capsys) -> None:
 
 def test_pictures_need_the_cycle_simulator(tmp_path, capsys) -> None:
     assert main(["run", "digits", "--sim", "functional", "--pdf", str(tmp_path)]) == 2
-    assert "error: --pdf must come with --sim cycle or slice, not functional: " in capsys.readouterr().err
+    assert "error: --pdf must come with --sim cycle or slice, not functional: " in (
+        capsys.readouterr().err)

@@ -57,8 +57,8 @@ def test_a_timeline_of_what_the_slice_runs(monkeypatch, tmp_path):
         pages.append((tmp_path / "page.html").read_text())
     assert layers[0] == layers[1] and any(layer["stalls"] for layer in layers[0])
     assert traces[0] == traces[1]
-    figures = [json.loads(re.search(r'id="figures"[^>]*>(.*?)</script>', page, re.S)[1])
-               for page in pages]
+    figures = [json.loads(text) for page in pages
+               for text in re.findall(r'id="figures"[^>]*>(.*?)</script>', page, re.S)]
     assert figures[0]["timeline"] == figures[1]["timeline"]
 
 

@@ -48,8 +48,10 @@ def cases(netlist: Netlist, conditions: Sequence[int]) -> Choice:
             return Choice(max(count, 1))
         chosen = found.value
         numbers.add(found.patterns[0])
-    width = len(chosen or ())
-    return Choice(len(conditions), len(numbers) == 1 << width)
+    owners = [netlist.cells[cell_of(condition)] for condition in conditions]
+    alone = all(len(owner.inputs) == len(conditions) for owner in owners
+                if isinstance(owner, Priority))
+    return Choice(len(conditions), alone and len(numbers) == 1 << len(chosen or ()))
 
 
 def _case(netlist: Netlist, condition: int) -> Matches | None:

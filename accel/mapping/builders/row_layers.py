@@ -27,6 +27,7 @@ from accel.mapping.operators.rows import row_function
 from accel.mapping.operators.rows_across import row_function_across
 from accel.mapping.selecting.row_selection import (RowSelection, is_row_function,
                                                    select_rows)
+from accel.mapping.selecting.stream_selection import computed_together
 from compiler.graph.graph import Graph, Node
 
 Layers = tuple[MappedLayer, ...]
@@ -84,7 +85,7 @@ def _across(node: Node, known: Forms, selection: RowSelection, machine: Machine
     if blocks.batch > 1 and x.shape[0] % lanes:
         raise LoweringError(f"its {x.shape[0]} rows are not a multiple of the {lanes} of an entry")
     turns = _turns(machine)
-    given, kept = (turns and _stays_turned(known, value)
+    given, kept = (turns and _stays_turned(known, value, machine)
                    for value in (node.inputs[0], node.outputs[0]))
     if not (given or kept):
         channels = form.c if form.plain else blocks.padded(form.c)
@@ -115,12 +116,15 @@ def few_rows(node: Node, known: Forms, blocks: Blocks) -> str:
     return f"{rows} of {lanes}" if 2 * rows < lanes else ""
 
 
-def _stays_turned(known: Forms, value: str) -> bool:
-    """True if functions of rows alone make and read a value: its transpose is all they need."""
+def _stays_turned(known: Forms, value: str, machine: Machine) -> bool:
+    """True if functions of rows alone make and read a value: its transpose is all they need. An
+    instruction of a stream unit that may compute one of them alone needs the value itself."""
     maker, readers = known.producers.get(value), known.readers[value]
     return (maker is not None and is_row_function(maker) and bool(readers)
             and value not in known.graph.outputs
-            and all(is_row_function(one) and one.inputs[0] == value for one in readers))
+            and all(is_row_function(one) and one.inputs[0] == value for one in readers)
+            and not any((maker in nodes) != (one in nodes) for one in readers
+                        for nodes in computed_together(machine, known.graph, (maker, one))))
 
 
 def _turns(machine: Machine) -> bool:

@@ -5,7 +5,7 @@ The declarations say what they compute (`accel.machine.streams.Computes`); nothi
 operator or an instruction by name.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -62,6 +62,17 @@ def computed_within(machine: Machine, graph: Graph, node: Node) -> Iterator[Node
             if last and any(node in found.nodes
                             for found in stream_selections(machine, graph, last)):
                 yield last
+
+
+def computed_together(machine: Machine, graph: Graph, nodes: Iterable[Node]
+                      ) -> Iterator[tuple[Node, ...]]:
+    """What each layer by an instruction of a stream unit may compute that computes some of these
+    nodes."""
+    for node in nodes:
+        for last in (node, *computed_within(machine, graph, node)):
+            for found in stream_selections(machine, graph, last):
+                if node in found.nodes:
+                    yield found.nodes
 
 
 def follows(graph: Graph, node: Node, operators: tuple[str, ...]) -> tuple[Node, ...]:

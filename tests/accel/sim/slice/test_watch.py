@@ -84,7 +84,7 @@ def test_it_is_that_of_the_cycle_simulator_with_two_units_of_vector() -> None:
 def test_it_adds_up_to_the_counters_of_any_machine(make) -> None:
     machine = make()
     assert not cycle.models(machine)
-    for case in [case for case in cases(machine, 3, 1)][-8:]:
+    for case in list(cases(machine, 3, 1))[-8:]:
         run = cycle.simulate(machine, case.program, case.memory, values=False, timeline=True,
                              max_cycles=MAX_CYCLES, **case.timing)
         assert run.simulator == "slice"
