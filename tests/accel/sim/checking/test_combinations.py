@@ -1,5 +1,4 @@
-"""Odd sizes, packed weights and dataflows together: the simulators agree, and so does the RTL's slice.
-"""
+"""Odd sizes, packed weights and dataflows together: simulators and the RTL's slice agree."""
 
 from collections.abc import Iterator
 from typing import Any
