@@ -11,7 +11,6 @@ from math import prod
 from accel.machine.machine import Machine
 from accel.answers.texts import short_text
 from accel.mapping.lowering.nest import LoweringError
-from accel.mapping.memory.layout import blocks_of
 from accel.mapping.selecting.row_selection import is_row_function, select_rows
 from accel.mapping.selecting.selection import (RESULTS, covered, element_of, is_elementwise,
                                                step_cost)
@@ -93,7 +92,7 @@ def _parts(machine: Machine, graph: Graph) -> Iterator[_Part]:
                 value, inputs, *_ = element_of(graph, node)
                 yield _Part(node, value, RESULTS, "", dict(inputs))
             elif is_row_function(node):
-                found = select_rows(machine, graph, node, blocks_of(machine.config))
+                found = select_rows(machine, graph, node)
                 for stage in found.stages:
                     yield _Part(node, stage.steps[-1].value, COMPUTED if stage.name else RESULTS,
                                 "" if found.across else stage.total, {"x": node.inputs[0]})

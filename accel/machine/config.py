@@ -450,6 +450,16 @@ class AccelConfig:
                       ) + "".join(f"\n[{name}]\n{lines}" for name, lines in tables.items() if lines)
 
 
+def read_channels(channels: int, block_in: int) -> int:
+    """The channels that gemm reads: whole blocks of inputs."""
+    return -(-channels // block_in) * block_in
+
+
+def padded_channels(channels: int, block_in: int, block_out: int) -> int:
+    """The channels in memory: whole blocks of outputs, in which all lie that gemm reads."""
+    return -(-read_channels(channels, block_in) // block_out) * block_out
+
+
 def _lines(values: Mapping[str, Any]) -> str:
     return "".join(f"{key} = {_toml(value)}\n" for key, value in values.items())
 

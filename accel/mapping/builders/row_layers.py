@@ -41,7 +41,7 @@ def row_function_ways(node: Node, graph: Graph, known: Forms, machine: Machine) 
     others; across lanes any may be the cheapest.
     """
     blocks = blocks_of(machine.config)
-    selection = select_rows(machine, graph, node, blocks)
+    selection = select_rows(machine, graph, node)
     own = [name for name in dict.fromkeys(step.intrinsic.name for step in selection.steps)
            if name in machine.own]
     other = ("by shipped ones" if selection.across else

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from math import lcm, prod
 from typing import Any
 
+from accel.machine.config import padded_channels, read_channels
 from accel.machine.intrinsics import shift_amount
 from compiler import te
 from compiler.ops.integers.arithmetic import PARAM, requantize
@@ -130,12 +131,12 @@ class Blocks:
         return lcm(self.block_in, self.block_out)
 
     def read(self, channels: int) -> int:
-        """The channels that gemm reads: whole blocks of inputs."""
-        return -(-channels // self.block_in) * self.block_in
+        """The channels that gemm reads of so many."""
+        return read_channels(channels, self.block_in)
 
     def padded(self, channels: int) -> int:
-        """The channels in memory: whole blocks of outputs, in which all lie that gemm reads."""
-        return -(-self.read(channels) // self.block_out) * self.block_out
+        """The channels that so many take in memory."""
+        return padded_channels(channels, self.block_in, self.block_out)
 
 
 @dataclass(frozen=True, slots=True)

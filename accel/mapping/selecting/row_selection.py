@@ -17,9 +17,9 @@ from operator import add
 
 import numpy as np
 
+from accel.machine.config import padded_channels
 from accel.machine.machine import Machine
 from accel.mapping.lowering.nest import LoweringError
-from accel.mapping.operators.blocked import Blocks
 from accel.mapping.selecting.selection import INPUTS, RESULTS, covered, leaf_of_constant
 from accel.mapping.selecting.spelled import spelled
 from compiler import te
@@ -79,15 +79,15 @@ def is_row_function(node: Node) -> bool:
     return find(node.op).by_rows
 
 
-def select_rows(machine: Machine, graph: Graph, node: Node, blocks: Blocks) -> RowSelection:
-    """The cheapest instructions for each stage; rows are cut into `blocks` of channels, or lie
+def select_rows(machine: Machine, graph: Graph, node: Node) -> RowSelection:
+    """The cheapest instructions for each stage; rows are cut into blocks of channels, or lie
     across lanes where the machine does not compute all stages of them so. Refuses an operator
     with a stage that none computes.
     """
     try:
-        return _Selecting(machine, graph, node, blocks).run()
+        return _Selecting(machine, graph, node).run()
     except LoweringError:
-        return _Selecting(machine, graph, node, blocks, across=True).run()
+        return _Selecting(machine, graph, node, across=True).run()
 
 
 @dataclass
@@ -95,7 +95,6 @@ class _Selecting:
     machine: Machine
     graph: Graph
     node: Node
-    blocks: Blocks
     across: bool = False
     numbers: dict[str, Expr] = field(default_factory=dict)      # what reads of a stage mean
     parts: list[RowStage] = field(default_factory=list)         # spelled parts of the next stage
@@ -117,7 +116,8 @@ class _Selecting:
         if {"max", "min"} <= ops:
             raise LoweringError("it takes both the greatest and the least element of a row")
         self.pad = LEAST if "max" in ops else GREATEST if "min" in ops else 0
-        self.beyond = self.blocks.padded(result.shape[-1]) - result.shape[-1]
+        width, config = result.shape[-1], self.machine.config
+        self.beyond = padded_channels(width, config.block_in, config.block_out) - width
         found = list[RowStage]()
         for stage in stages:
             self.parts = []

@@ -11,10 +11,10 @@ from math import prod
 
 import numpy as np
 
+from accel.machine.config import padded_channels
 from accel.machine.machine import Machine
 from accel.machine.streams import Applied, Computes, StreamForm
 from accel.mapping.lowering.nest import LoweringError
-from accel.mapping.memory.layout import blocks_of
 from compiler.graph.graph import Graph, Node
 from compiler.te import numpy_dtype
 
@@ -103,7 +103,8 @@ def _selected(machine: Machine, graph: Graph, form: StreamForm, computes: Comput
             or x.shape[:-1] != result.shape[:-1]
             or (x.shape[-1] > config.block_out if computes.repeats else x.shape != result.shape)):
         return None
-    entries = blocks_of(config).padded(result.shape[-1]) // config.block_out
+    entries = padded_channels(result.shape[-1], config.block_in, config.block_out
+                              ) // config.block_out
     bound = computes.bind(x.shape[-1], config.block_out, *(
         Applied(node.attrs, tuple(graph.constants[value] for value in node.inputs[1:]))
         for node in nodes))

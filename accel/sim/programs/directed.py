@@ -24,7 +24,7 @@ from .generate import with_forms
 TOGETHER = 16           # forms that one program holds
 
 LATENCY = 40
-"""Cycles from one short instruction to the next, at most, where its word takes no longer to come."""
+"""Cycles from one short instruction to the next, at most, if its word takes no longer to come."""
 
 WAITED = 24
 """Cycles from the last beat of a word to the first of the next, at most."""

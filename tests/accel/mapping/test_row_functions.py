@@ -248,8 +248,8 @@ def test_what_lacks_an_instruction_is_told(rng, missing: str) -> None:
 def test_without_one_of_its_own_rows_lie_across_lanes(rng, missing: str) -> None:
     graph = network("qlayer_norm", (3, 8), rng)
     machines = machine_of(), machine_of(without=missing)
-    assert [select_rows(machine, graph, graph.nodes[0], Blocks(1, 4, 4)).across
-            for machine in machines] == [False, True]
+    assert [select_rows(machine, graph, graph.nodes[0]).across for machine in machines] == [
+        False, True]
 
 
 @pytest.mark.slow
@@ -274,7 +274,7 @@ def test_rows_of_many_channels_have_room_for_their_weights(rng) -> None:
 def test_padding_takes_no_part_in_a_sum(rng) -> None:
     """A sum of looked up values is corrected by what the padding of the last block adds."""
     graph = network("qsoftmax", (2, 6), rng)
-    selection = select_rows(machine_of(), graph, graph.nodes[0], Blocks(1, 4, 4))
+    selection = select_rows(machine_of(), graph, graph.nodes[0])
     high = graph.constants["high"]
     numbers = [stage for stage in selection.stages if not stage.total]
     texts = {str(value) for stage in numbers for step in stage.steps for _, value in step.bound}

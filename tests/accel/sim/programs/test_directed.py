@@ -77,9 +77,9 @@ def test_directed_programs_make_every_unit_wait_long():
 @pytest.mark.parametrize(("bus_bytes", "token_bits"), [(1, 8), (1, 10), (2, 8), (128, 8)])
 def test_every_counter_is_full_whatever_the_bus(bus_bytes, token_bits):
     """On a bus of one byte a word takes longer to come than short instructions take."""
-    machine = Machine(replace(LEAST.config, name="bus", bus_bytes=bus_bytes, out_bytes=256, res_bytes=256,
-                              inp_bytes=256, acc_bytes=1024, par_bytes=512, wgt_bytes=1024,
-                              timing=CoreTiming(token_bits=token_bits)))
+    machine = Machine(replace(LEAST.config, name="bus", bus_bytes=bus_bytes, out_bytes=256,
+                              res_bytes=256, inp_bytes=256, acc_bytes=1024, par_bytes=512,
+                              wgt_bytes=1024, timing=CoreTiming(token_bits=token_bits)))
     cases = [case for case in directed(machine) if case.name.startswith("full counter")]
     assert [case.name for case in cases] == [f"full counter, {source} to {target}" for (
         source, target) in zip(UNITS, (*UNITS[1:], UNITS[0]), strict=True)]

@@ -1,5 +1,5 @@
-"""The scratchpad between memory and load and store: the cycle simulator takes the cycles of the RTL's
-slice, and does not stand still."""
+"""The scratchpad between memory and load and store: the cycle simulator takes the cycles of the
+RTL's slice, and does not stand still."""
 
 from dataclasses import replace
 

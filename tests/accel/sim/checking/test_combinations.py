@@ -1,0 +1,66 @@
+"""Odd sizes, packed weights and dataflows together: simulators and the RTL's slice agree."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from accel.machine.config import DATAFLOWS, AccelConfig
+from accel.machine.intrinsics import SHIPPED
+from accel.machine.machine import Machine
+from accel.sim.checking.check import MAX_CYCLES, compare
+from accel.sim.meaning import functional
+from accel.sim.programs.case import Case
+from accel.sim.programs.forms import form_of, forms
+from accel.sim.programs.generate import generate, with_forms
+from accel.sim.slice import simulator as slice_
+from accel.sim.timed import cycle
+
+INSTRUCTIONS = ("load", "store", "gemm", "shr", "copy")
+"""Few, so that slices are small: those that show what weights became."""
+
+
+def machine(batch: int, block_in: int, block_out: int, bus_bytes: int, bits: tuple[int, ...],
+            dataflow: str, **more: Any) -> Machine:
+    """Buffers have odd numbers of entries, or two beats of the bus."""
+    entries = {"inp": batch * block_in, "wgt": block_in * block_out, "res": batch * block_out,
+               "par": 8 * block_out, "acc": 4 * batch * block_out, "out": batch * block_out}
+    sizes = {f"{name}_bytes": 2 * entry * max(7, -(-bus_bytes * 8 // min(bits) // entry))
+             for name, entry in entries.items()}
+    config = AccelConfig("odd", batch, block_in, block_out, **sizes, tab_bytes=1024,
+                         bus_bytes=bus_bytes, weight_bits=bits, dataflow=dataflow, queue_depth=2,
+                         stage_depth=8, **more)
+    return Machine(config, tuple(one for one in SHIPPED if one.name in INSTRUCTIONS))
+
+
+COMBINATIONS = {
+    "1x6x4, weights stay": (1, 6, 4, 8, (8, 4, 2), "weight_stationary"),
+    "2x4x5, weights stay": (2, 4, 5, 2, (8, 4), "weight_stationary"),
+    "3x8x3, sums stay": (3, 8, 3, 16, (8, 4, 2), "output_stationary"),
+    "1x12x2, adder tree": (1, 12, 2, 1, (8, 2), "adder_tree")}
+
+
+def cases(own: Machine) -> Iterator[Case]:
+    """Random programs, of which some load weights of each width and multiply them."""
+    wanted = [form for form in forms(own) if form.unit == "gemm" or form.target == "wgt"]
+    yield from (with_forms(own, seed, wanted) for seed in range(4))
+    yield from (generate(own, seed) for seed in range(4, 12))
+
+
+@pytest.mark.parametrize("name", COMBINATIONS)
+def test_simulators_and_slice_agree(name: str) -> None:
+    own = machine(*COMBINATIONS[name])
+    ran = set()
+    for case in cases(own):
+        runs = {"functional": functional.simulate(own, case.program, case.memory)} | {
+            kind: simulate(own, case.program, case.memory, max_cycles=MAX_CYCLES, **case.timing)
+            for kind, simulate in (("cycle", cycle.simulate_model), ("slice", slice_.simulate))}
+        difference = compare(own, case, runs)
+        assert difference is None, difference.describe()
+        ran |= {form_of(own, one) for one in case.program.instructions(own)[:-1]}
+    assert {form.bits for form in ran if form.target == "wgt"} == set(COMBINATIONS[name][4])
+    assert {form.reset for form in ran if form.unit == "gemm"} == {False, True}
+
+
+def test_all_dataflows_are_among_them() -> None:
+    assert {one[5] for one in COMBINATIONS.values()} == set(DATAFLOWS)
