@@ -129,8 +129,8 @@ def _line(one: Verdict) -> str:
 
 
 def table(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Lines of a table, as docs/quantize.md has it: of files NETWORK.TOOL-MODE a row for each tool
-    and mode, with the share of products, segments, and steps on the host and the accelerator."""
+    """Lines of a table: of files NETWORK.TOOL-MODE a row for each tool and mode, with the share of
+    products, segments, and steps on the host and on the accelerator."""
     cells: dict[str, dict[str, str]] = {}
     for one in verdicts:
         network, _, made = Path(one.file).stem.partition(".")
