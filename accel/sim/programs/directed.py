@@ -274,7 +274,8 @@ def _scratchpad(machine: Machine) -> list[Case]:
         "base": base, "run": 2 * run, "address": 0, "waits": _mask(machine, roles.store),
         "loops": [{"extent": 2, "dram": 2 * run}]})
     case = _case(machine, "shared scratchpad", [store, load])
-    program = replace(case.program, activations_bytes=machine.config.shared_bytes)
+    program = replace(case.program,
+                      activations_bytes=max(machine.config.shared_bytes, 4 * run + -4 * run % 64))
     return [replace(case, program=program, memory=program.image())]
 
 
