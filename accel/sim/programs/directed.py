@@ -65,8 +65,8 @@ ORIGIN = 0x55 << 24
 def directed(machine: Machine) -> list[Case]:
     """Programs in which a token counter is full, for each unit as the one that signals; in which
     all others wait for a unit; in which units wait for a bank, a hazard or memory; in which every
-    loop is long; in which every loop has long strides; that hold every form of every
-    instruction."""
+    loop is long; in which every loop has long strides; in which load reads the shared scratchpad,
+    where there is one; that hold every form of every instruction."""
     every = forms(machine)
     all_forms = [with_forms(machine, first, every[first:first + TOGETHER])
                  for first in range(0, len(every), TOGETHER)]
@@ -76,7 +76,8 @@ def directed(machine: Machine) -> list[Case]:
     return [*(_full_counter(machine, source, target)
               for source, target in zip(units, (*units[1:], units[0]))),
             *(_long_wait(machine, unit) for unit in units), *_banks(machine), *_hazard(machine),
-            _slow_memory(machine), _extents(machine), _strides(machine), *all_forms]
+            _slow_memory(machine), _extents(machine), _strides(machine), *_scratchpad(machine),
+            *all_forms]
 
 
 def _full_counter(machine: Machine, source: str, target: str) -> Case:
@@ -265,6 +266,24 @@ def _padded(machine: Machine, level: int, before: int, after: int) -> Instructio
     loops[level] = {"extent": before + after + 2, "before": before, "after": after}
     return changed(nothing(machine, machine.structure.roles.load, 1), {
         "base": isa.BASES.index("weights"), "run": 1, "loops": loops})
+
+
+def _scratchpad(machine: Machine) -> list[Case]:
+    """Load reads from the shared scratchpad what store has put there, in several runs."""
+    if not machine.config.shared_bytes:
+        return []
+    roles, base = machine.structure.roles, isa.BASES.index("activations")
+    run = machine.config.buffers[roles.out].entry_bytes
+    store = changed(nothing(machine, roles.store, 1), {
+        "base": base, "run": run, "signals": _mask(machine, roles.load),
+        "loops": [{"extent": 4, "dram": run}]})
+    load = changed(nothing(machine, roles.load, 1), {
+        "base": base, "run": 2 * run, "address": 0, "waits": _mask(machine, roles.store),
+        "loops": [{"extent": 2, "dram": 2 * run}]})
+    case = _case(machine, "shared scratchpad", [store, load])
+    program = replace(case.program,
+                      activations_bytes=max(machine.config.shared_bytes, 4 * run + -4 * run % 64))
+    return [replace(case, program=program, memory=program.image())]
 
 
 def _strides(machine: Machine) -> Case:

@@ -36,6 +36,25 @@ def test_directed_programs_are_legal(machine):
         assert functional.simulate(machine, case.program, case.memory).status is Status.DONE
 
 
+@pytest.mark.parametrize("block_out", [4, 256])
+def test_load_reads_the_shared_scratchpad(block_out):
+    """A cycle more of it is a cycle more of the program; without one there is no such program."""
+    assert all(case.name != "shared scratchpad" for case in directed(LEAST))
+    cycles = []
+    for shared_cycles in (2, 3):
+        sizes = {"wgt_bytes": 1 << 14, "par_bytes": 1 << 14, "acc_bytes": 1 << 14,
+                 "res_bytes": 1 << 12, "out_bytes": 1 << 12} if block_out > 4 else {}
+        machine = Machine(replace(MACHINE.config, name="shared", shared_bytes=1024,
+                                  block_out=block_out, timing={"shared_cycles": shared_cycles},
+                                  **sizes))
+        case, = (case for case in directed(machine) if case.name == "shared scratchpad")
+        prove(machine, case.program)
+        assert functional.simulate(machine, case.program, case.memory).status is Status.DONE
+        cycles.append(cycle.simulate_model(machine, case.program, case.memory, values=False,
+                                           **case.timing).cycles)
+    assert cycles[1] == cycles[0] + 1
+
+
 def loops_of(name):
     """Unit, level and loop of all instructions of a directed program."""
     case, = (case for case in directed(MACHINE) if case.name == name)
