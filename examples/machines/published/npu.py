@@ -3,8 +3,8 @@
 Published of NVDLA (nvdla.org, in nvdla/doc: primer, and scalability parameters of nv_small_256): 32
 input channels by 8 kernels (`block_in`, `block_out`), a convolution buffer of 256 KiB (here half
 for each of `inp_bytes` and `wgt_bytes`), a port of 64 bits behind which memory gives 5 GB/s after
-50 cycles (`bus_bytes`, `memory`), and tables of functions in its single data processor. Its figures
-are those of 1 GHz.
+50 cycles (`bus_bytes`, `memory`), and tables of functions in its single data processor. We take its
+figures as those of 1 GHz.
 
 Ethos-U85 of Arm has as many multipliers in the build of an Alif E8, at 400 MHz (256 products a
 cycle, 204 GOPS), a table in its output unit, and published figures of a transformer, so it stands
