@@ -31,7 +31,7 @@ def _compared(netlist: Netlist, condition: int) -> Value | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Cases:
     """The first changes of a list that are cases of one choice; `is_whole`: one of them is always
     the case."""
 
@@ -39,19 +39,19 @@ class Choice:
     is_whole: bool = False
 
 
-def cases(netlist: Netlist, conditions: Sequence[int]) -> Choice:
+def cases(netlist: Netlist, conditions: Sequence[int]) -> Cases:
     """The first conditions that compare one value with numbers, each with another one."""
     chosen, numbers = None, set[str]()
     for count, condition in enumerate(conditions):
         found = _case(netlist, condition)
         if found is None or chosen not in (None, found.value) or found.patterns[0] in numbers:
-            return Choice(max(count, 1))
+            return Cases(max(count, 1))
         chosen = found.value
         numbers.add(found.patterns[0])
     owners = [netlist.cells[cell_of(condition)] for condition in conditions]
     alone = all(len(owner.inputs) == len(conditions) for owner in owners
                 if isinstance(owner, Priority))
-    return Choice(len(conditions), alone and len(numbers) == 1 << len(chosen or ()))
+    return Cases(len(conditions), alone and len(numbers) == 1 << len(chosen or ()))
 
 
 def _case(netlist: Netlist, condition: int) -> Matches | None:
