@@ -22,7 +22,7 @@ MOST_NODES = 64         # of a function: so that no chain is walked again and ag
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FunctionPlace:
     """A place for an int8: before `nodes`, which compute from `sums` alone; `product` makes these,
     perhaps moved."""
 
@@ -33,7 +33,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class FunctionParts:
     """A function in two parts: `product` makes the sums that alone `nodes` compute from."""
 
     product: tuple[Node, ...]
@@ -43,7 +43,7 @@ class Parts:
 
 
 @dataclass(slots=True)
-class Search:
+class FunctionSearch:
     graph: Graph
     twice: bool
     view: QuantizedView = field(init=False)
@@ -58,10 +58,11 @@ class Search:
         self.view = QuantizedView(self.graph, self.graph.producers(), lambda stem, array: stem,
                                   quantized)
 
-    def run(self) -> tuple[Mapping[str, Place], Mapping[str, Place | Parts]]:
+    def run(self) -> tuple[Mapping[str, FunctionPlace],
+                           Mapping[str, FunctionPlace | FunctionParts]]:
         """The places that are alone, by the sums, and those beside others, by the quantization."""
-        alone: dict[str, Place] = {}
-        beside: dict[str, Place | Parts] = {}
+        alone: dict[str, FunctionPlace] = {}
+        beside: dict[str, FunctionPlace | FunctionParts] = {}
         for node in self.graph.nodes:
             place = self._place(node) if node.op == "quantizelinear" else None
             if place is not None and self._is_alone(place):
@@ -72,7 +73,7 @@ class Search:
                 beside[node.name] = parts
         return alone, beside
 
-    def _place(self, quantize: Node) -> Place | None:
+    def _place(self, quantize: Node) -> FunctionPlace | None:
         """A place for an int8 before the function that is quantized."""
         parameters, region = self.view.parameters(quantize), self._region(quantize.inputs[0])
         if parameters is None or parameters[2] != "int8" or region is None or (
@@ -87,9 +88,9 @@ class Search:
         between = int8_before(function, Stored(quantize.outputs[0], *parameters))
         if between is None or not self._has_form(core, between):
             return None
-        return Place(between, tuple(nodes), sums, core.outputs[0])
+        return FunctionPlace(between, tuple(nodes), sums, core.outputs[0])
 
-    def _parts(self, quantize: Node) -> Parts | None:
+    def _parts(self, quantize: Node) -> FunctionParts | None:
         """The parts of a function that is quantized, perhaps times a factor of each channel."""
         if quantize.op != "quantizelinear" or "litert" in quantize.attrs:
             return None
@@ -108,7 +109,8 @@ class Search:
         if rest is None or not all(self._has_form(core, each) for each in (
                 rest.before, Between(out.scale, out.zp))):
             return None
-        return Parts((core,) if core is product else (product, core), tuple(nodes), rest, factors)
+        made_by = (core,) if core is product else (product, core)
+        return FunctionParts(made_by, tuple(nodes), rest, factors)
 
     def _factors(self, value: str) -> tuple[str, Array | None]:
         """The value that is multiplied by constants which differ, and these; or the value alone."""
@@ -173,7 +175,7 @@ class Search:
         known = find(node.op).weights is not None and self.view.is_constant(node.inputs[1])
         return node if known and node.inputs[1] not in self.graph.constants else None
 
-    def _is_alone(self, place: Place) -> bool:
+    def _is_alone(self, place: FunctionPlace) -> bool:
         """True if only these nodes read each other, and one quantization, or several alike, the
         last of them.
         """

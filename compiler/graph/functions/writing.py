@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from compiler.graph.functions.before import Between
-from compiler.graph.functions.places import Parts, Place
+from compiler.graph.functions.places import FunctionParts, FunctionPlace
 from compiler.graph.functions.rests import RestWriting
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder
@@ -18,8 +18,8 @@ class Rewriting:
     of the functions that are quantized `beside` others, by the names of the quantizations."""
 
     graph: Graph
-    alone: Mapping[str, Place]
-    beside: Mapping[str, Place | Parts]
+    alone: Mapping[str, FunctionPlace]
+    beside: Mapping[str, FunctionPlace | FunctionParts]
     builder: Builder = field(init=False)
     names: dict[str, str] = field(init=False)
     copies: dict[tuple[object, ...], str] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Rewriting:
     def _beside(self, quantize: Node) -> str:
         """The value that is quantized in the place of a function that others read as well."""
         place = self.beside[quantize.name]
-        if isinstance(place, Place):
+        if isinstance(place, FunctionPlace):
             return self._copied(quantize.inputs[0], place)
         key = quantize.inputs[0], *(self.graph.constants[value].item()
                                    for value in quantize.inputs[1:])
@@ -55,7 +55,7 @@ class Rewriting:
                                            factors, self.names).write(quantize)
         return self.copies[key]
 
-    def _copied(self, result: str, place: Place) -> str:
+    def _copied(self, result: str, place: FunctionPlace) -> str:
         """The result of a copy of the function, which reads an int8 of the sums."""
         key = result, place.between
         if key not in self.copies:

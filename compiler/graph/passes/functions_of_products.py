@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from compiler.graph.functions.places import Parts, Search
+from compiler.graph.functions.places import FunctionParts, FunctionSearch
 from compiler.graph.functions.writing import Rewriting
 from compiler.graph.graph import Graph
 from compiler.graph.passes.fold_scales import FoldScales
@@ -36,9 +36,9 @@ class FunctionsOfProducts:
     name: ClassVar[str] = "functions-of-products"
 
     def __call__(self, graph: Graph) -> Graph:
-        alone, beside = Search(graph, self.twice).run() if self.between else ({}, {})
+        alone, beside = FunctionSearch(graph, self.twice).run() if self.between else ({}, {})
         if not alone and not beside:
             return graph
         made = Rewriting(graph, alone, beside).run()
-        scaled = any(isinstance(place, Parts) for place in beside.values())
+        scaled = any(isinstance(place, FunctionParts) for place in beside.values())
         return FoldScales(quantized=True)(eliminate_dead_code(made)) if scaled else made
