@@ -101,8 +101,8 @@ def test_factors_are_finer_than_the_sums(qdq, name: str, share: float) -> None:
     quantize = plain.nodes[-2]
     real, *parameters = (evaluate(plain, feeds, (value,))[value] for value in quantize.inputs)
     found = evaluate(graph, feeds)[y]
-    exact = np.clip(real / parameters[0], *(
-        end - int(parameters[1]) for end in (-128, 127))) * parameters[0]
+    least, most = (end - int(parameters[1]) for end in (-128, 127))
+    exact = np.clip(real / parameters[0], least, most) * parameters[0]
     (product,) = (node for node in graph.nodes if node.op == PRODUCTS[name][0])
     assert product.attrs["fine"] > 0 and not graph.notes
     assert np.abs(found - exact).max() < (0.5 + 1 / 32) * 0.11
