@@ -235,6 +235,8 @@ class _Blocking:
         constants = {value: self.graph.constants[value] for value in node.inputs
                      if value in self.graph.constants}
         whole = channels % LANES == 0
+        if not whole and any(self._is_single(value, channels) for value in node.inputs):
+            return None         # those lanes would hold what only the run knows
         if any(array.ndim > 4 or channels_of(array) not in (1, channels)
                or not whole and array.size > 1 and channels_of(array) == 1
                for array in constants.values()):
@@ -247,16 +249,23 @@ class _Blocking:
                 np.array(number, self.graph.values[value].dtype)
                 for value, number in zip(node.inputs, numbers, strict=True)]))
             if whole or np.isfinite(rest):
-                return [self._operand(value, neutral) for value in node.inputs], rest
+                return [self._operand(value, neutral, channels) for value in node.inputs], rest
         return None
 
-    def _operand(self, value: str, neutral: float) -> str:
+    def _is_single(self, value: str, channels: int) -> bool:
+        """True for a number of the run that all channels read: not for an image of one pixel whose
+        one channel meets another's."""
+        shape = self.graph.values[value].shape
+        return value not in self.graph.constants and prod(shape) == 1 and (
+            len(shape) != 4 or channels > 1)
+
+    def _operand(self, value: str, neutral: float, channels: int) -> str:
         array = self.graph.constants.get(value)
         if array is not None:
             return self._constant(value, array.reshape(1, 1, 1, 1, 1) if array.size == 1
                                   else image_of(array, neutral))
-        single = prod(self.graph.values[value].shape) == 1 and value not in self.blocked
-        return self._as_it_was(value) if single else self._in(value)
+        return (self._as_it_was(value) if self._is_single(value, channels)
+                else self._in(value))
 
     def _formed(self, node: Node) -> bool:
         """An operator whose record has a form on blocks."""

@@ -83,6 +83,27 @@ def test_a_number_that_is_none_leaves_blocks() -> None:
     assert ops.index("slice") < ops.index("div")
 
 
+@pytest.mark.parametrize("channels", [1, 16, 24])
+def test_one_number_of_one_channel_meets_all_channels(channels: int) -> None:
+    """In blocks it would stand in one lane of sixteen, in front of fifteen zeros."""
+    net = FloatNet(1, 8, 6, 7)
+    number = net.op("globalavgpool", net.conv("x", 1))
+    x = net.op("add", net.conv("x", channels), number)
+    ops = blocked(net.finish([net.conv(x, 16)]))
+    assert ("slice" in ops[:ops.index("add")]) == (channels > 1)
+
+
+def test_numbers_of_the_run_stay_out_of_lanes_that_are_no_channel() -> None:
+    """0 to the power of -1 would spoil every sum, and only the run knows the power."""
+    net = FloatNet(1, 8, 6, 7)
+    x = net.op("exp", net.conv("x", 24))
+    number = net.op("globalavgpool", net.conv("x", 1))
+    one = net.add_constant("one", np.ones((1, 1, 1, 1), np.float32))
+    x = net.op("pow", x, net.op("sub", number, net.op("add", number, one)))
+    ops = blocked(net.finish([net.conv(x, 16)]))
+    assert ops.index("slice") < ops.index("pow")
+
+
 def test_whole_blocks_are_joined_as_they_are() -> None:
     for channels, joined in ((16, True), (20, False)):
         net = FloatNet(1, 8, 6, 7)
