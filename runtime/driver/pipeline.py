@@ -201,12 +201,11 @@ def pipeline(targets: Targets, pins: Pins | None = None, auto: bool = False,
              integerize: bool = True, pipelined: bool = False, sums: bool = True,
              twice: bool = True) -> tuple[PipelineStage, ...]:
     """The whole list, for these targets. `sums` and `twice` are as in `standard_passes`, where an
-    accelerator is among the targets. Without either, functions of products stay in float.
+    accelerator is among the targets.
     """
     auto = auto and len(targets.names) > 1
     return (*standard_passes(integerize, targets.accumulator_bits, targets.exact,
-                             sums and not targets.exact, targets.takes_rows, twice,
-                             sums and not targets.exact),
+                             sums and not targets.exact, targets.takes_rows, twice),
             Divide(targets, pins, auto, pipelined=pipelined), LayOut(targets),
             Compile(targets, integerize))
 

@@ -1,6 +1,6 @@
 """Places for an int8 between a product and a function of it, found in a graph."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -15,6 +15,7 @@ from compiler.ops.integers.fixed_point import ScaleRefused
 from compiler.ops.records.integer_forms import StaysFloat, Stored
 from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
+from compiler.ops.sums.residuals import WITH_RESIDUAL
 
 Array = np.ndarray
 
@@ -100,13 +101,15 @@ class FunctionSearch:
         if parameters is None or parameters[2] != "int8" or region is None:
             return None
         nodes, sums = region
+        if factors is None and all(find(node.op).bounds for node in nodes):
+            return None
         core, out = self.view.producers[sums], Stored(quantize.outputs[0], *parameters)
         product = self._product(core)
         if product is None or factors is not None and not self._are_of_channels(product, factors):
             return None
         rest = rest_of(function_of(self.graph.constants, nodes, sums), out,
                        np.ones(1) if factors is None else factors)
-        if rest is None or not all(self._has_form(core, each) for each in (
+        if rest is None or not all(self._has_form(core, each, WITH_RESIDUAL) for each in (
                 rest.before, Between(out.scale, out.zp))):
             return None
         made_by = (core,) if core is product else (product, core)
@@ -185,13 +188,15 @@ class FunctionSearch:
         ends = {(reader.op, self.view.parameters(reader)) for reader in self.readers[values[-1]]}
         return inner and len(ends) == 1 and not {*values} & {*self.graph.outputs}
 
-    def _has_form(self, core: Node, between: Between) -> bool:
+    def _has_form(self, core: Node, between: Between, forms: Collection[str] = ()) -> bool:
+        """True if the product has an integer form, one of `forms` where there are any."""
         product, form = self._product(core), find(core.op).integer
         assert product is not None and form is not None
         try:
             made = form(self.view, core, Stored("", between.scale, between.zp), (-inf, inf))
             bends = between.slope == 1 or find(made.op).below
-            return bends and self.view.activation(product.inputs[0]).dtype == "int8"
+            return (bends and (not forms or made.op in forms)
+                    and self.view.activation(product.inputs[0]).dtype == "int8")
         except (StaysFloat, ScaleRefused):
             return False
 

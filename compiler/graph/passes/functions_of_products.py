@@ -27,16 +27,14 @@ class FunctionsOfProducts:
     Before: dequantizations of constants are nodes. After: no quantization to 8 bits reads such a
     function of a product that may be an integer operator, but where the function only bounds or
     bends sums as a product does itself. If others read the function or its sums, these stay, and
-    the product is computed `twice`, or all is left as it is. So it is unless an int8 may come
-    `between`: it is of use to accelerators alone.
+    the product is computed `twice`, or all is left as it is.
     """
 
-    between: bool = True
     twice: bool = False
     name: ClassVar[str] = "functions-of-products"
 
     def __call__(self, graph: Graph) -> Graph:
-        alone, beside = FunctionSearch(graph, self.twice).run() if self.between else ({}, {})
+        alone, beside = FunctionSearch(graph, self.twice).run()
         if not alone and not beside:
             return graph
         made = Rewriting(graph, alone, beside).run()

@@ -59,22 +59,20 @@ class Pass(Protocol):
 
 def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR_BITS,
                     exact: bool = False, sums: bool = False, takes: TakesRows = no_row,
-                    twice: bool = True, functions: bool = True) -> tuple[Pass, ...]:
+                    twice: bool = True) -> tuple[Pass, ...]:
     """The passes over every imported network, in order; without `integerize` ONNX's float
     semantics hold. Some target forms sums of `accumulator_bits`. What a TensorFlow Lite file
     computes is, where `exact`, what LiteRT computes, to the bit, by operators that no accelerator
     has. With `sums` products of integers are sums of integers even where nothing quantizes these:
     what an accelerator has; a processor multiplies floats as well. Unless told not to, a product
-    whose sums some read in float, and others as bytes, is then computed `twice`. An int8 comes
-    between a product and `functions` of it, so that an accelerator has both; to a processor it only
-    makes results other. What some target `takes` as an operator of rows becomes one: lookups in
-    constant tables, elements in order.
+    whose sums some read in float, and others as bytes, is then computed `twice`. What some target
+    `takes` as an operator of rows becomes one: lookups in constant tables, elements in order.
     """
     to_integers: tuple[Pass, ...] = (QuantizedConstants(), ReductionsAsPools(),
                                      BoundsBeforeQuantize(), SinkDequantize(), WeightsOnGrids(),
                                      FoldScales(quantized=True), RaiseQuantize(),
-                                     FunctionsOfProducts(functions, twice and sums),
-                                     RaiseQuantize(), LookupsAsRows(takes),
+                                     FunctionsOfProducts(twice and sums), RaiseQuantize(),
+                                     LookupsAsRows(takes),
                                      Integerize(accumulator_bits, exact), OrdersAsRows(takes),
                                      ProductsInParts(sums), ProductsAsSums(sums))
     return (

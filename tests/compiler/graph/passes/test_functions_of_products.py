@@ -256,12 +256,10 @@ def test_what_a_rest_cannot_carry_stays_in_float(qdq, monkeypatch, name: str, sc
     assert "qmap" not in [node.op for node in graph.nodes] and graph.notes
 
 
-@pytest.mark.parametrize("factors", [False, True])
-def test_a_processor_computes_functions_in_float(qdq, factors: bool) -> None:
-    """As the file has it, to the bit but for ties; an int8 between is what accelerators need."""
-    model = (with_factors(qdq, "conv", "gelu", 4 / 255, 11)[1] if factors
-             else model_of(qdq(seed=4, opset=18), "conv", FUNCTIONS["hardswish"]))
-    ops = [[node.op for node in compile_model(model, target, cache=False).partition.graph.nodes]
-           for target in ("cpu", "accel:tiny-1x4x4")]
-    assert "conv2d" in ops[0] and "qtable" not in ops[0]
-    assert "conv2d" not in ops[1] and "qtable" in ops[1]
+@pytest.mark.parametrize("least", [-1.35, 0.5])
+def test_bounds_alone_are_no_function(qdq, least: float) -> None:
+    """A product's own quantization has bounds."""
+    model = model_of(qdq(seed=4, opset=18), "conv", lambda one, y: one.add(
+        "Clip", y, one.constant(np.float32(least))), 0.0057, 110)
+    ops = [node.op for node in optimize(convert(model), standard_passes(sums=True)).nodes]
+    assert ops.count("qconv2d") == 1 and "qtable" not in ops
