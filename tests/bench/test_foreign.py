@@ -61,7 +61,7 @@ def test_a_verdict_has_steps_products_and_segments(saved) -> None:
 
 
 def test_what_one_element_makes_is_told(saved) -> None:
-    """Of each input one moves by a 255th of the range; integers by one."""
+    """One element of each input moves by a 255th of the range; of integers by one."""
     x = np.array([[1, -2, 0.5, 3.1]], np.float32)
     (moved,) = one_up({"x": x}, 0).values()
     assert np.sort(np.abs(moved - x).ravel()) == pytest.approx([0, 0, 0, 5.1 / 255], abs=1e-6)

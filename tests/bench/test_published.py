@@ -75,6 +75,8 @@ def test_functional_and_cycle_simulators_agree(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_rtl_agrees(name: str) -> None:
     machine = machine_of(name)
+    if machine.config.block_out > 32:
+        pytest.skip("more than 32 lanes: its RTL has not been built")
     report = check(machine, 20, 0, quick_simulators(machine))
     assert report.difference is None, report.difference
 
