@@ -266,10 +266,11 @@ def test_bounds_alone_are_no_function(qdq, least: float) -> None:
 
 
 def test_a_product_of_one_channel_meets_no_rest(qdq) -> None:
-    """It is a factor and an offset, which no residual meets, so that a rest would be float again."""
+    """It is a factor and an offset, which no residual meets: a rest would be added in float."""
     one = qdq(seed=6, opset=18)
     x = one.requantized(one.input("x", 2, 1, 5, 5), 0.03, 5)
     product = one.add("Conv", x, one.weight(1, 1, 1, 1, scale=0.015), name="product")
-    model = one.model(one.requantized(FUNCTIONS["hardswish"](one, product), 1.6 / 255, 39))
+    result = FUNCTIONS["hardswish"](one, product)
+    model = one.model(one.requantized(result, 1.6 / 255, 39))
     ops = [node.op for node in optimize(convert(model), standard_passes(sums=True)).nodes]
     assert not {"qtable", "qaffine"} & {*ops} and "clip" in ops, ops
