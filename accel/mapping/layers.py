@@ -311,7 +311,8 @@ def _told(layer: MappedLayer) -> MappedLayer:
 
 def _cycles(layers: Sequence[MappedLayer], machine: Machine) -> int:
     return sum(cost_of(machine.config, shape_of(layer.operator),
-                       *tiles_of(machine, layer.operator, THREADS)).cycles for layer in layers)
+                       *tiles_of(machine, layer.operator, THREADS, only=False)).cycles
+               for layer in layers)
 
 
 def _reduced(layer: MappedLayer, machine: Machine) -> MappedLayer:

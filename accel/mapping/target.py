@@ -214,7 +214,7 @@ class AccelTarget:
             mine = layers[begin:begin + len(one.group)]
             begin += len(one.group)
             same = all(map(is_, mine, (part.layer for part in one.group)))
-            found = [one.group] if same else self._choices.groups(mine)
+            found = [one.group] if same else self._choices.groups(mine, whole=False)
             groups += found
             shared += [number if same else OWN_LAYER] * len(found)
             sides += [(number + place) % 2 == 1 for place in range(len(found))]

@@ -47,7 +47,7 @@ def _cheapest(node: Node, graph: Graph, known: Forms, machine: Machine, others: 
     for selection in stream_selections(machine, graph, node):
         try:
             layer = _layer(known, selection, machine)
-            tiles, threads = tiles_of(machine, layer.operator, THREADS)
+            tiles, threads = tiles_of(machine, layer.operator, THREADS, only=False)
         except LoweringError:
             continue
         cycles = cost_of(machine.config, shape_of(layer.operator), tiles, threads).cycles

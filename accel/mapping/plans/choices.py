@@ -5,7 +5,7 @@ the simulator.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -49,13 +49,13 @@ class Choices:
     threads: int
     plans: Plans = OWN
 
-    def groups(self, layers: Sequence[MappedLayer]) -> list[Group]:
-        """Group layers: each alone, or with the next one where that has no products and the
-        formula expects both together to take less time.
+    def groups(self, layers: Sequence[MappedLayer], whole: bool = True) -> list[Group]:
+        """Group layers, the `whole` program's or some of it: each alone, or with the next one where
+        that has no products and the formula expects both together to take less time.
         """
         groups: list[Group] = []
         for layer in layers:
-            part = self.alone(layer)
+            part = self.alone(layer, only=whole and len(layers) == 1)
             pair = self._pair(groups[-1][0], part) if groups and len(groups[-1]) == 1 else ()
             if pair:
                 groups[-1] = pair
@@ -63,22 +63,26 @@ class Choices:
                 groups.append((part,))
         return groups
 
-    def cheapest(self, operator: BlockedOperator) -> tuple[Tiles, int]:
+    def cheapest(self, operator: BlockedOperator, only: bool = False) -> tuple[Tiles, int]:
         """`tiles_of`, once for layers of one shape."""
-        return _once(("tiles", self.machine.hash, shape_of(operator), self.threads),
-                     lambda: tiles_of(self.machine, operator, self.threads))
+        return _once(("tiles", self.machine.hash, shape_of(operator), self.threads, only),
+                     lambda: tiles_of(self.machine, operator, self.threads, only))
 
-    def alone(self, layer: MappedLayer) -> LayerPart:
-        """A layer by the plan, else with the cheapest tiles by the formula."""
+    def alone(self, layer: MappedLayer, only: bool = False) -> LayerPart:
+        """A layer, which may be the `only` one of its program, by the plan, else with the cheapest
+        tiles by the formula.
+        """
         try:
-            tiles, threads = self._tiles(layer.operator)
+            tiles, threads = self._tiles(layer.operator, only)
         except LoweringError as error:
             raise LoweringError(f"{layer.name}: {error}") from None
-        return self.part(layer, {}, tiles, threads)
+        return self.part(layer, {}, tiles, threads, only)
 
-    def part(self, layer: MappedLayer, room: Room, tiles: Tiles, threads: int) -> LayerPart:
+    def part(self, layer: MappedLayer, room: Room, tiles: Tiles, threads: int, only: bool = False
+             ) -> LayerPart:
+        shape = replace(shape_of(layer.operator), only=only)
         return LayerPart(layer, room, tiles, threads,
-                    cost_of(self.machine.config, shape_of(layer.operator), tiles, threads))
+                         cost_of(self.machine.config, shape, tiles, threads))
 
     def others(self, layer: MappedLayer, most: int) -> list[Group]:
         """A layer in the ways that the formula ranks first, for every number of threads."""
@@ -156,18 +160,18 @@ class Choices:
         return (self.threads > 1 and "w" in first.operator.stages
                 and "w" not in second.operator.stages and not second.operator.across)
 
-    def _tiles(self, operator: BlockedOperator) -> tuple[Tiles, int]:
+    def _tiles(self, operator: BlockedOperator, only: bool) -> tuple[Tiles, int]:
         """The tiles and virtual threads of the plan, else the cheapest by our formula."""
         if self.plans is OWN:
-            return self.cheapest(operator)
+            return self.cheapest(operator, only)
 
         def made(plan: str | None) -> tuple[Tiles, int]:
             shape = shape_of(operator)
-            return self.cheapest(operator) if plan is None else tiles_from(
+            return self.cheapest(operator, only) if plan is None else tiles_from(
                 plan, self.machine.config, shape, most_threads(shape, self.threads), {})
 
         return replayed(self.plans, layer_task(self.machine.hash, operator, self.threads),
-                        lambda: tiles_text(*self.cheapest(operator)), made)
+                        lambda: tiles_text(*self.cheapest(operator, only)), made)
 
     def _pair(self, first: LayerPart, second: LayerPart) -> Group:
         """Both layers with halves of the buffers that they share; () where that gains nothing."""

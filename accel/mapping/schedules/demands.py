@@ -90,7 +90,8 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
     filled = shape.rows * shape.columns * shape.channels * shape.times / (
         count * tiles.rows * tiles.columns * tiles.channels)
     keeps_weights, keeps_input = tiles.stationary == "w", tiles.stationary == "input"
-    ends = pixels / steps + stored + met + lanes + FAR + np.maximum(0, kernel / steps - HIDDEN)
+    hidden = 0 if shape.only else HIDDEN
+    ends = pixels / steps + stored + met + lanes + FAR + np.maximum(0, kernel / steps - hidden)
     if not shape.weighted:                                  # vector is what loads wait for
         work, lanes = lanes, 0
     alone = work + lanes

@@ -21,6 +21,7 @@ columns, which then encloses the loop over channels.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from math import prod
 
@@ -40,13 +41,15 @@ from compiler.te import Expr, Read, Reduce, Tensor, walk
 from compiler.tensorize import Intrinsic
 
 
-def tiles_of(machine: Machine, operator: BlockedOperator, threads: int) -> tuple[Tiles, int]:
+def tiles_of(machine: Machine, operator: BlockedOperator, threads: int, only: bool = True
+             ) -> tuple[Tiles, int]:
     """The cheapest tiles that fit the machine, and how many virtual threads share its buffers:
     `threads`, or fewer where no tile fits so many times. Products and functions of rows come in
     pieces only where no tile fits otherwise. Units of vector that share tiles may have `threads`
-    each, where that is cheaper. Refuses a layer of which not even one pixel fits.
+    each, where that is cheaper. Where the layer is not the `only` one of its program, others hide
+    some of its beginning. Refuses a layer of which not even one pixel fits.
     """
-    shape, config = shape_of(operator), machine.config
+    shape, config = replace(shape_of(operator), only=only), machine.config
     whole = (shape.weighted or shape.numbers) and not shape.across
     found = _most_that_fit(config, shape, threads, bool(whole))
     if (most := most_threads(shape, threads)) > threads:

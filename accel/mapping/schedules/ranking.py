@@ -21,9 +21,10 @@ TRIED = 256
 OF_A_KIND = 4
 """Tiles of every kind that `ranked` has."""
 
-SLACK, PACKED_SLACK = 512, 128
-"""A tile takes about as long as another if its cycles are more by less than such a part; the second
-is that of packed weights."""
+SLACK, PACKED_SLACK, ONLY_SLACK = 512, 128, 2048
+"""A tile takes about as long as another if its cycles are more by less than such a part. The second
+is that of packed weights, the third that of a program's only layer, whose beginning and end nothing
+hides: there the formula tells more tiles apart."""
 
 Rank = tuple[int, ...]
 """Cycles, then the tie-breakers: larger tiles are better."""
@@ -64,7 +65,8 @@ def near(config: AccelConfig, shape: Shape, threads: int) -> list[Tiles]:
 
 def _near(shape: Shape, candidates: list[tuple[Rank, Tiles]]) -> list[tuple[Rank, Tiles]]:
     least, _ = min(candidates)
-    most = least[0] + least[0] // (SLACK if shape.weight_bits == 8 else PACKED_SLACK)
+    slack = PACKED_SLACK if shape.weight_bits != 8 else ONLY_SLACK if shape.only else SLACK
+    most = least[0] + least[0] // slack
     return [(rank, tiles) for rank, tiles in candidates if rank[0] <= most]
 
 

@@ -80,6 +80,7 @@ class Shape:
     row_cycles: int = field(default=0, repr=False)      # of a row by a stream unit, which is whole
     buffers: tuple[str, str, str] = field(default=("res", "out", "tab"), repr=False)
     repeats: bool = field(default=False, repr=False)    # a row of the input is one entry
+    only: bool = field(default=False, repr=False)       # of its program: nothing hides its ends
 
 
 def shape_of(operator: BlockedOperator) -> Shape:

@@ -2,7 +2,7 @@
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from accel.datapath.dataflow import PlanError
 from accel.machine.dram import Dram
@@ -28,7 +28,7 @@ def tiles_text(machine: Machine, threads: int, groups: Sequence[Group]) -> Parte
         for part in group:
             yield from _layer(machine, threads, part)
             if len(group) == 1:
-                yield from _chosen(machine, threads, part)
+                yield from _chosen(machine, threads, part, len(groups) == 1)
 
     return PartedText([Part(names_of(group), lambda group=group: lines(group)) for group in groups])
 
@@ -103,10 +103,10 @@ def _larger(machine: Machine, threads: int, part: LayerPart, shape: Shape) -> It
         yield f"  with threads={most}: {reason or 'fits'}"
 
 
-def _chosen(machine: Machine, threads: int, part: LayerPart) -> Iterator[str]:
+def _chosen(machine: Machine, threads: int, part: LayerPart, only: bool) -> Iterator[str]:
     """By whom the tiles were chosen, and what the formula ranks first."""
-    config, shape = machine.config, shape_of(part.layer.operator)
-    own = Choices(machine, threads).cheapest(part.layer.operator)
+    config, shape = machine.config, replace(shape_of(part.layer.operator), only=only)
+    own = Choices(machine, threads).cheapest(part.layer.operator, only)
     fitting = all_that_fit(config, shape, part.threads)
     if own == (part.tiles, part.threads):
         equals = len(near(config, shape, part.threads))

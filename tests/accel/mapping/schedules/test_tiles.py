@@ -14,18 +14,22 @@ from accel.mapping.operators import blocked, convolutions, pools
 from accel.mapping.operators.blocked import Activation, Quantization, Window
 from accel.mapping.operators.convolutions import ConvolutionForm
 from accel.mapping.operators.elementwise import elementwise
+from accel.mapping.plans.choices import Choices, groups_text
 from accel.mapping.plans.interleave import halves
 from accel.mapping.schedules import Cost, schedule, tiles_of
 from accel.mapping.schedules.demands import ISSUE, _rows, cost_of, costs_of, fits_in, needs_of
 from accel.mapping.schedules.ranking import SLACK, _many, _pairs, choose, choose_together
 from accel.mapping.schedules.tiles import (Shape, Tiles, pieces_of, shape_of, tiles_by_rows,
                                            tiles_in_pieces, whole_tiles)
+from accel.mapping.target import AccelTarget
+from accel.sim.timed import cycle
 from compiler import te
 from compiler.ir import interpret
 from compiler.te import numpy_dtype
 from compiler.tensorize.cover import cover, leaf
 from tests.support.machines import SHORT, TINY
 from tests.support.effort import Effort
+from tests.support.networks import convolution_graph
 
 PYNQ = Machine(preset("pynq-1x16x16"))
 BLOCKS = blocks_of(TINY.config)
@@ -107,8 +111,10 @@ def test_a_schedule_takes_what_its_tiles_need(operator) -> None:
 @any_operator
 @pytest.mark.parametrize("machine", [TINY, SHORT], ids=lambda m: m.config.name)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_the_cheapest_tiles_that_fit_are_chosen(operator, machine, threads: int) -> None:
-    shape, config = shape_of(operator), machine.config
+@pytest.mark.parametrize("only", [False, True])
+def test_the_cheapest_tiles_that_fit_are_chosen(operator, machine, threads: int, only: bool
+                                                ) -> None:
+    shape, config = replace(shape_of(operator), only=only), machine.config
     fitting = next(filter(None, (
         [tiles for tiles in candidates if fits_in(config, shape, tiles, threads, {})]
         for candidates in (whole_tiles(shape),
@@ -117,13 +123,26 @@ def test_the_cheapest_tiles_that_fit_are_chosen(operator, machine, threads: int)
         with pytest.raises(LoweringError):
             choose(config, shape, threads, cut=False)
         few = [tiles for tiles in whole_tiles(shape) if fits_in(config, shape, tiles, 1, {})]
-        assert tiles_of(machine, operator, threads)[1] == (1 if few else threads)
+        assert tiles_of(machine, operator, threads, only)[1] == (1 if few else threads)
         return
     best = choose(config, shape, threads)
     assert best in fitting
     assert cost_of(config, shape, best, threads).cycles == min(
         cost_of(config, shape, tiles, threads).cycles for tiles in fitting)
-    assert tiles_of(machine, operator, threads) == (best, threads)
+    assert tiles_of(machine, operator, threads, only) == (best, threads)
+
+
+def test_the_only_layer_of_a_program_has_tiles_that_take_less_time_where_it_begins() -> None:
+    """One among others has tiles with less traffic, as these hide where it begins."""
+    chosen, program = AccelTarget(PYNQ).parts(convolution_graph(32, 32, 14, seed=0))
+    layer, choices = chosen[0][0].layer, Choices(PYNQ, 2)
+    assert groups_text(chosen) == groups_text(choices.groups([layer]))
+    ways = chosen, choices.groups([layer], whole=False)
+    only, among = (cycle.measure(PYNQ, program(way)).cycles for way in ways)
+    assert only < 0.95 * among
+    more, less = (cost_of(PYNQ.config, shape_of(layer.operator), way[0][0].tiles, 2).traffic
+                  for way in ways)
+    assert less < more
 
 
 @any_operator
