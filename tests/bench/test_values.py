@@ -309,7 +309,8 @@ def test_graphs_reach_what_the_text_says(golden):
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("*.json")), ids=lambda path: path.stem)
 def test_what_was_found_stays_right(path):
     case = corpus.read(path)
-    ways = [GRAPH, *(WAYS[name] for name in ("graph-float", "accel:tiny-1x4x4", "accel:int16"))]
+    names = "graph-float", "cpu", "accel:tiny-1x4x4", "accel:int16"
+    ways = [GRAPH, *(WAYS[name] for name in names)]
     assert judged(0, case.model, case.inputs, ways).findings == []
 
 
