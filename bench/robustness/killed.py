@@ -6,7 +6,8 @@ or by SIGINT or SIGTERM, sent to the process or to its group (``--ends``). After
 command runs once more, undisturbed. It must end with status 0 and with the result of a run that was
 never interrupted, and leave nothing: no file beside its result, nothing half built in the cache, no
 temporary file, no process. A command that SIGINT or SIGTERM ends must end with status 130 or 143
-(by the signal itself before the command has begun) within `LIMIT_SECONDS`, with all its processes.
+within `LIMIT_SECONDS`, with all its processes: before the command has begun by the signal itself,
+or as Python ends that is interrupted while it starts, with status 1 and no line of ours.
 A signal that comes while Python ends, with the result written, is one that came too late. A
 bitstream takes tens of minutes, so its job is over when the design is synthesized; then it is ended
 by SIGTERM, and the result is the netlist. ``--row`` says how many interruptions are in a row,
@@ -214,7 +215,8 @@ def interrupted(place: Place, number: int, rng: Random, seconds: float, wanted: 
         if status == 0 and took < EXIT_SECONDS and place.job.result(place.root) == wanted:
             return False
         record.slowest = max(record.slowest, took)
-        if status not in (128 + number, -number) or took > LIMIT_SECONDS:
+        known = status in (128 + number, -number) or status == 1 and _before_ours(place.said)
+        if not known or took > LIMIT_SECONDS:
             record.wrong("ended_wrong", f"{signal.Signals(number).name}: status {status} after "
                                         f"{took:.2f} s: {place.said[-300:]}")
         until = begin + LIMIT_SECONDS
@@ -224,6 +226,11 @@ def interrupted(place: Place, number: int, rng: Random, seconds: float, wanted: 
             record.wrong("killed_leftovers", f"after {signal.Signals(number).name}: "
                                              f"{left or place.building() - before}")
     return True
+
+
+def _before_ours(said: str) -> bool:
+    """True if Python says that it was interrupted, and no module of ours was being read or ran."""
+    return said.rstrip().endswith("KeyboardInterrupt") and str(HOUSE) not in said
 
 
 def row(name: str, numbers: Sequence[int], place: Place, rng: Random, seconds: float, wanted: str,

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from bench.robustness import killed
-from bench.robustness.killed import BENCH, JOBS, MARK, Place
+from bench.robustness.killed import BENCH, HOUSE, JOBS, MARK, Place, _before_ours
 
 
 def test_leftovers_are_seen(tmp_path, monkeypatch):
@@ -22,6 +22,14 @@ def test_leftovers_are_seen(tmp_path, monkeypatch):
         assert place.leftovers() == [f"{sys.executable} -c input() ", ".out.npz.1",
                                      "build-kernels-key", "cc1.s"]
         process.kill()
+
+
+def test_python_that_is_interrupted_while_it_starts_is_none_of_ours():
+    python = 'Traceback (most recent call last):\n  File "/usr/lib/functools.py"\n'
+    ours = f'  File "{HOUSE}/lockstep/__main__.py", line 1\n'
+    assert _before_ours(f"{python}KeyboardInterrupt\n")
+    assert not _before_ours(f"{python}{ours}KeyboardInterrupt\n")
+    assert not _before_ours(f"{python}ValueError: wrong\n")
 
 
 @pytest.mark.slow
