@@ -134,7 +134,8 @@ class QuantizedView:
             return _rounded(value, exact, scales / out.scale, out)
         node, source = self._constant(value, "bias")
         scale, zero = (self.graph.constants[name].astype(np.float64) for name in node.inputs[1:])
-        steps = _vector(value, source.astype(np.float64) - zero, scales)
+        zeros = along(zero, source.ndim, node.attrs["axis"])
+        steps = _vector(value, source.astype(np.float64) - zeros, scales)
         if np.allclose(scale, scales, rtol=1e-5, atol=0):
             return steps
         return _rounded(value, steps * scale / scales, scales / out.scale, out)
