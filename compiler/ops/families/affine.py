@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from compiler import te
-from compiler.ops.families.requantization import check_clamp, clamp_of, multipliers
+from compiler.ops.families.requantization import (check_clamp, clamp_of, is_by_channel,
+                                                  multipliers)
 from compiler.ops.integers import arithmetic
 from compiler.ops.integers.fixed_point import STORED, limits_of, requantize
 from compiler.ops.records.blocks import BlockForm
@@ -13,7 +14,7 @@ from compiler.ops.records.channels_last import ChannelsLast, by_axis
 from compiler.ops.records.integer_forms import Bounds, IntegerNode, Stored, clamp_to, multiplier_of
 from compiler.ops.records.node import Node, TensorType
 from compiler.ops.records.operator import (Array, Attributes, Inputs, Kind, Numbers, Operator,
-                                           Range, Shapes)
+                                           Range)
 from compiler.ops.records.rules import Types, need, need_arity
 from compiler.te import Expr, Tensor
 
@@ -109,10 +110,6 @@ def _ranges(parameters: Sequence[Array]) -> Sequence[Range]:
     return multipliers(parameters[:3])
 
 
-def _is_by_channel(attrs: Attributes, shapes: Shapes) -> bool:
-    return attrs["axis"] == 1
-
-
 def _in_blocks(attrs: Attributes) -> Attributes | None:
     return attrs if attrs["axis"] == 1 else None
 
@@ -124,6 +121,6 @@ OPERATORS = (
         inputs="x, bias, mult, shift, factor? [C]; in blocks [C/16,16]",
         attributes="axis (of C), zp, lo, hi",
         define=_qaffine, meaning=_meaning, type=_type, numbers=Numbers.INTEGER,
-        kind=Kind.ELEMENTWISE, data_inputs=1, parameters=_ranges, pixelwise=_is_by_channel,
+        kind=Kind.ELEMENTWISE, data_inputs=1, parameters=_ranges, pixelwise=is_by_channel,
         channels_last=ChannelsLast(by_axis), blocks=BlockForm("qaffine", _in_blocks, vectors=True)),
 )

@@ -13,9 +13,10 @@ from compiler.ops.integers.fixed_point import (MAX_MULTIPLIER, MAX_SHIFT, STORED
 from compiler.ops.records.channels_last import ChannelsLast, by_axis
 from compiler.ops.records.node import Node, TensorType
 from compiler.ops.records.operator import (Algebra, Array, Attributes, Inputs, Kind, Numbers,
-                                           Operator, Range, Shapes)
+                                           Operator, Range)
 from compiler.ops.families.requantization import (check_clamp, check_requantized, check_stored,
-                                                  clamp_of, rescaled, rescaled_array)
+                                                  clamp_of, is_by_channel, rescaled,
+                                                  rescaled_array)
 from compiler.ops.records.rules import TypeRule, Types, need, need_arity, need_dtype, of_stored
 from compiler.te import Expr, Tensor
 
@@ -181,10 +182,6 @@ def _positive(parameters: Sequence[Array]) -> Sequence[Range]:
     return (Range("scale", parameters[0], parameters[0] > 0, "positive"),)
 
 
-def _is_by_channel(attrs: Attributes, shapes: Shapes) -> bool:
-    return attrs["axis"] == 1
-
-
 def _keeps_scale(attrs: Attributes, types: Types, result: TensorType) -> bool:
     return (attrs["mult"] == 1 << attrs["shift"] and attrs["bias"] == -attrs["zp"]
             and (attrs["lo"], attrs["hi"]) == limits_of(result.dtype))
@@ -195,13 +192,13 @@ OPERATORS = (
         name="quantizelinear", summary="x / scale, rounded half to even, + zero_point, saturated",
         inputs="x, scale, zero_point", attributes="axis", define=_quantizelinear,
         meaning=_quantizelinear_meaning, type=_quantizelinear_type, numbers=Numbers.FLOAT,
-        kind=Kind.ELEMENTWISE, data_inputs=1, parameters=_positive, pixelwise=_is_by_channel,
+        kind=Kind.ELEMENTWISE, data_inputs=1, parameters=_positive, pixelwise=is_by_channel,
         channels_last=ChannelsLast(by_axis)),
     Operator(
         name="dequantizelinear", summary="(q - zero_point) * scale",
         inputs="q, scale, zero_point", attributes="axis", define=_dequantizelinear,
         meaning=_dequantizelinear_meaning, type=_dequantizelinear_type, numbers=Numbers.FLOAT,
-        kind=Kind.ELEMENTWISE, data_inputs=1, parameters=_positive, pixelwise=_is_by_channel,
+        kind=Kind.ELEMENTWISE, data_inputs=1, parameters=_positive, pixelwise=is_by_channel,
         channels_last=ChannelsLast(by_axis), algebra=Algebra(never_minus_zero=True)),
     Operator(
         name="quantize", summary="float32 as int8 or int16 in stored form", inputs="x float32",

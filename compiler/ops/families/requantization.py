@@ -23,7 +23,7 @@ from compiler.ops.integers import arithmetic, litert
 from compiler.ops.integers.fixed_point import (MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER, STORED,
                                                limits_of, requantize)
 from compiler.ops.records.node import Node
-from compiler.ops.records.operator import Attributes, Inputs, Range
+from compiler.ops.records.operator import Attributes, Inputs, Range, Shapes
 from compiler.ops.records.rules import Types, need, need_arity
 from compiler.te import Expr
 
@@ -177,6 +177,14 @@ def scaled_array(attrs, totals: np.ndarray, scale: np.ndarray | np.float32) -> n
     steps = np.rint(totals.astype(np.float32) * scale)
     zp = attrs["zp"]
     return (np.clip(steps, attrs["lo"] - zp, attrs["hi"] - zp) + zp).astype(np.int8)
+
+
+def is_by_channel(attrs: Attributes, shapes: Shapes) -> bool:
+    """True if the axis of parameters is that of channels; of two dimensions, which meet images as
+    rows and columns, it is none.
+    """
+    x = shapes[0]
+    return attrs["axis"] == 1 and (x is None or len(x) != 2)
 
 
 def clamp_of(attrs) -> tuple[int, int, int]:

@@ -134,6 +134,26 @@ def test_pixels_of_blocks_of_bytes_too(weight: tuple[int, ...], shape: tuple[int
                                   evaluate(graph, inputs)["y"])
 
 
+@pytest.mark.parametrize(("op", "x", "q"), [("dequantizelinear", "float32", "int8"),
+                                            ("quantizelinear", "int8", "float32")])
+def test_rows_stay_where_an_operand_of_two_dimensions_has_an_axis(op: str, x: str, q: str) -> None:
+    """Its axis 1 is that of columns where it meets an image."""
+    net = Builder("net")
+    net.add_input("x", TensorType((1, 1, 7, 9), x))
+    net.add_input("q", TensorType((7, 9), q))
+    scale = net.add_constant("scale", np.linspace(1, 2, 9, dtype=np.float32))
+    point = net.add_constant("point", np.ones(9, np.int8))
+    net.emit(op, "own", ["q", scale, point], "d", axis=1)
+    net.emit("add", "sum", ["x", "d"], "y")
+    graph = net.finish(["y"])
+    recipe = recipe_of(graph, fuse(graph).groups[0])
+    assert len(recipe.operations) == 2 and flat_pixels(recipe) == recipe
+    inputs = {name: array.astype(graph.values[name].dtype)
+              for name, array in inputs_of(graph).items()}
+    np.testing.assert_array_equal(CpuTarget().compile(graph)(inputs)["y"],
+                                  evaluate(graph, inputs)["y"])
+
+
 @pytest.mark.parametrize("shape", [(9,), (7, 9), (1, 1, 1, 9), (1, 1, 7, 1), (7, 1)])
 def test_rows_and_columns_stay_where_an_operand_tells_them_apart(shape) -> None:
     net = Builder("net")
