@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from compiler.exports.names import ExportError
     from compiler.files import FileError
     from compiler.frontend.onnx.importing import ImportRefused
+    from compiler.gradients import GradientRefused, grad
     from compiler.native import BuildError
     from compiler.quantize.ranges.refusal import QuantizeRefused
     from runtime import compile, load
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
     from lockstep import testing as testing
 
 __all__ = ["AccelConfig", "ArgumentError", "ArtifactError", "BuildError", "ConfigError",
-           "DeviceError", "Error", "ExportError", "FileError", "ImportRefused", "InputError",
-           "Machine", "Module", "PoolError", "QuantizeRefused", "TargetError", "assemble",
-           "compile", "decoder", "load", "preset", "quantize", "remote", "vector_op"]
+           "DeviceError", "Error", "ExportError", "FileError", "GradientRefused", "ImportRefused",
+           "InputError", "Machine", "Module", "PoolError", "QuantizeRefused", "TargetError",
+           "assemble", "compile", "decoder", "grad", "load", "preset", "quantize", "remote",
+           "vector_op"]
 
 _HOMES = {
     "AccelConfig": "accel.machine.config", "Machine": "accel.machine.machine",
@@ -47,6 +49,7 @@ _HOMES = {
     "BuildError": "compiler.native", "ConfigError": "accel.machine.config",
     "DeviceError": "runtime.devices.device", "Error": "compiler.errors",
     "ExportError": "compiler.exports.names", "FileError": "compiler.files",
+    "GradientRefused": "compiler.gradients", "grad": "compiler.gradients",
     "ImportRefused": "compiler.frontend.onnx.importing", "InputError": "runtime.module",
     "Module": "runtime.module",
     "PoolError": "runtime.tuning.pool", "QuantizeRefused": "compiler.quantize.ranges.refusal",

@@ -14,6 +14,7 @@ from compiler.errors import ArgumentError, Error
 from compiler.exports import ExportError
 from compiler.files import FileError
 from compiler.frontend.onnx.importing import ImportRefused
+from compiler.gradients import GradientRefused, grad
 from compiler.native import BuildError
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from runtime import compile, load
@@ -33,11 +34,12 @@ def test_names() -> None:
                      "ArtifactError": ArtifactError, "BuildError": BuildError,
                      "ConfigError": ConfigError, "DeviceError": DeviceError, "Error": Error,
                      "ExportError": ExportError, "FileError": FileError,
+                     "GradientRefused": GradientRefused,
                      "ImportRefused": ImportRefused, "InputError": InputError,
                      "Machine": Machine, "Module": Module, "PoolError": PoolError,
                      "QuantizeRefused": QuantizeRefused,
                      "TargetError": TargetError, "assemble": assemble, "compile": compile,
-                     "decoder": decoder, "load": load, "preset": preset,
+                     "decoder": decoder, "grad": grad, "load": load, "preset": preset,
                      "quantize": quantize, "remote": remote, "vector_op": vector_op}
 
 
