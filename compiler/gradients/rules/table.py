@@ -20,11 +20,17 @@ PACKED = {operator.name for family in (channel_blocks, winograd, last_convolutio
           for operator in family.OPERATORS} | {"packed_matmul", "block_columns"}
 
 
+CONSTANT = {"equal", "less", "less_equal", "is_nan", "and", "or", "xor", "not", "shl", "shr",
+            "argmax", "argmin", "pool_place", "sorted_places", "last_places", "joined_bytes",
+            "numbers_in_bytes"}
+"""Operators whose results are integers or truth values: constant between steps, without a slope."""
+
+
 def hindrance(op: str) -> str | None:
     """Why the operator has no gradient where its result depends on what is differentiated by; None
-    where it has one, or its result is none of floats and so constant between steps.
+    where it has one, or is constant.
     """
-    if op in GRADIENTS:
+    if op in GRADIENTS or op in CONSTANT:
         return None
     return ON_INTEGERS if _is_quantized(OPERATORS[op]) else LOWERED if op in PACKED else MISSING
 
