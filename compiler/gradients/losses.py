@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from compiler.errors import called_by_name
+from compiler.errors import ArgumentError, called_by_name
 from compiler.frontend.building.values import Tracer, Value
 from compiler.frontend.models import Model, graph_of
 from compiler.frontend.onnx.operators.normalization import plain_log_softmax
@@ -29,19 +29,25 @@ def mean_squared_error(model: Model, of: str, target: str = "target", loss: str 
 
 
 @called_by_name
-def cross_entropy(model: Model, of: str, target: str = "labels", loss: str = "loss") -> Graph:
+def cross_entropy(model: Model, of: str, target: str = "labels", loss: str = "loss",
+                  smoothing: float = 0.0) -> Graph:
     """The mean of -log(softmax(logits)[label]), with the classes along the last axis of `of`.
 
     `target` holds int64, a class for each row. A row whose label is no class, such as -1, does not
-    count; where none does, the loss is 0.
+    count; where none does, the loss is 0. `smoothing` is a part of the label, from 0 to below 1,
+    that all classes share.
     """
     def error(logits: Value, labels: Value) -> Value:
         classes = logits.shape[-1]
         own = labels.unsqueeze(-1).equal(logits.tracer.constant(np.arange(classes)))
-        lost = own.where(-plain_log_softmax(logits, logits.rank - 1), 0)
-        counted = own.astype(logits.dtype).sum(*range(logits.rank))
-        return lost.sum(*range(logits.rank)) / counted.maximum(1)
+        own = own.astype(logits.dtype)
+        counted = own.sum(logits.rank - 1, keepdims=1)
+        shares = own * (1 - smoothing) + counted * (smoothing / classes)
+        lost = (counted > 0).where(-plain_log_softmax(logits, logits.rank - 1), 0) * shares
+        return lost.sum(*range(logits.rank)) / counted.sum(*range(logits.rank)).maximum(1)
 
+    if not 0 <= smoothing < 1:
+        raise ArgumentError(f"smoothing must be from 0 to below 1, not {smoothing!r}")
     graph = graph_of(model)
     logits = _floats(graph, of)
     if not logits.shape:

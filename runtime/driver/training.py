@@ -15,6 +15,7 @@ from compiler.frontend.models import Model, graph_of
 from compiler.gradients.steps import Optimizer, Sgd, training_step, with_constants
 from compiler.graph.graph import Graph
 from runtime.driver.compilation import compile as compile_module
+from runtime.module import InputError
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -37,11 +38,11 @@ class Trainer:
     The same network, batches and rates give the same parameters to the bit on one processor.
     """
 
-    def __init__(self, model: Model, of: str = "loss", *, parameters: Sequence[str],
+    def __init__(self, model: Model, of: str = "loss", *, parameters: str | Sequence[str],
                  optimizer: Optimizer | None = None, target: str = "cpu", **options):
         self.optimizer = Sgd() if optimizer is None else optimizer
-        self._step = training_step(model, of, tuple(parameters), self.optimizer)
-        self._names = tuple(parameters)
+        self._names = (parameters,) if isinstance(parameters, str) else tuple(parameters)
+        self._step = training_step(model, of, self._names, self.optimizer)
         self._values = dict(self._step.first)
         self.module = compile_module(self._step.graph, target, **options)
         self.steps = 0
@@ -55,6 +56,9 @@ class Trainer:
         """Changes the parameters by one batch, the inputs of the network; returns the loss before
         that. The rate is the optimizer's unless it is given. Raises TrainingError.
         """
+        for name in batch:
+            if name in self._values or name in (self._step.rate, self._step.time):
+                raise InputError(f"Input {name} must not be given: the trainer has it")
         rate = self.optimizer.rate if rate is None else rate
         scalars = {self._step.rate: np.float32(rate), self._step.time: np.int64(self.steps)}
         made = self.module({**batch, **self._values,

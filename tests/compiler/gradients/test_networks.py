@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 import lockstep
 from compiler.frontend import convert
 from compiler.gradients import cross_entropy, grad, mean_squared_error
-from compiler.graph import Graph, evaluate
+from compiler.graph import Builder, Graph, TensorType, evaluate
 from tests.support.central_differences import directional, in_float64, slope
 
 Shapes = dict[str, tuple[int, ...]]
@@ -125,3 +125,23 @@ def test_a_gradient_has_a_gradient(rng: np.random.Generator) -> None:
     direction = {name: rng.standard_normal(inputs[name].shape) for name in "wr"}
     assert directional(found, direction) == pytest.approx(
         slope(squares, "size", inputs, direction), rel=1e-5)
+
+
+def test_factors_of_half_precision(rng: np.random.Generator) -> None:
+    """Gradients have the types of what they are by; the sums between are of float32."""
+    x, w = rng.standard_normal((2, 2, 6, 6)), rng.standard_normal((3, 2, 3, 3))
+    found = []
+    for dtype in ("float16", "float32"):
+        net = Builder("halves")
+        inputs = {name: array.astype(np.float16).astype(dtype)
+                  for name, array in (("x", x), ("w", w))}
+        for name, array in inputs.items():
+            net.add_input(name, TensorType.of(array))
+        net.emit("conv2d", "conv", ["x", "w"], "y", strides=(1, 2), pads=(0, 1, 1, 0))
+        net.emit("mul", "square", ["y", "y"], "z")
+        net.emit("reduce_sum", "sum", ["z"], "loss", axes=(0, 1, 2, 3), keepdims=0)
+        made = evaluate(grad(net.finish(["loss"]), "loss", ["x", "w"]), inputs)
+        found.append([made["x_gradient"], made["w_gradient"]])
+    for half, whole in zip(*found, strict=True):
+        assert half.dtype == np.float16
+        np.testing.assert_array_equal(half, whole.astype(np.float16))

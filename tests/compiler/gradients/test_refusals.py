@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import lockstep
+from compiler.errors import ArgumentError
 from compiler.frontend.models import graph_of
 from compiler.gradients import GradientRefused, cross_entropy, grad, mean_squared_error
 from compiler.graph import Builder, Graph, TensorType, evaluate
@@ -118,6 +119,8 @@ def test_losses_refuse_names(lossy) -> None:
 
 
 def test_cross_entropy_needs_classes() -> None:
+    with pytest.raises(ArgumentError, match="^smoothing must be from 0 to below 1, not 1$"):
+        cross_entropy(one_node("exp"), "y", loss="error", smoothing=1)
     with refused("net: 'loss' must have an axis of classes, not float32[]"):
         cross_entropy(one_node("exp"), "loss", loss="error")
 
@@ -136,6 +139,10 @@ def test_losses_are_those_of_the_books(rng: np.random.Generator) -> None:
                            ([-1, 1], -np.log(chances[1, 1])), ([3, -1], 0)):
         found = evaluate(graph, {"x": logits, "labels": np.array(labels)})["loss"]
         assert found == pytest.approx(wanted)
+    smooth = cross_entropy(net.finish(["x"]), "x", smoothing=0.3)
+    wanted = -0.7 * np.log(chances[1, 2]) - 0.1 * np.log(chances[1]).sum()
+    found = evaluate(smooth, {"x": logits, "labels": np.array([-1, 2])})["loss"]
+    assert found == pytest.approx(wanted)
 
 
 def test_the_front_door_takes_files() -> None:

@@ -117,6 +117,15 @@ def test_a_rate_that_is_given_takes_the_place(trainers: list[lockstep.Trainer],
     np.testing.assert_array_equal(trainers[1].parameters["w"], before["w"])
 
 
+def test_what_the_trainer_has_is_not_given(trainers: list[lockstep.Trainer],
+                                           rng: np.random.Generator) -> None:
+    batch, = some_batches(rng, 1)
+    for name in ("w", "b.velocity", "rate"):
+        with pytest.raises(lockstep.InputError,
+                           match=f"^Input {name} must not be given: the trainer has it$"):
+            trainers[0].step({**batch, name: np.zeros(1)})
+
+
 def test_batches_are_drawn_without_repetition() -> None:
     rows = np.arange(10)
     drawn = list(lockstep.batches({"a": rows, "b": rows * 2}, 3, epochs=2, seed=1))
