@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from compiler.exports.names import ExportError
     from compiler.files import FileError
     from compiler.frontend.onnx.importing import ImportRefused
+    from compiler.gradients import (Adam, GradientRefused, Sgd, cross_entropy, grad,
+                                    mean_squared_error)
     from compiler.native import BuildError
     from compiler.quantize.ranges.refusal import QuantizeRefused
     from runtime import compile, load
@@ -26,16 +28,18 @@ if TYPE_CHECKING:
     from runtime.artifact.container import ArtifactError
     from runtime.driver.quantization import quantize
     from runtime.driver.targets import TargetError
+    from runtime.driver.training import Trainer, TrainingError, batches
     from runtime.tuning.pool import PoolError
     from runtime.tuning.remote import remote
     from runtime.devices.device import DeviceError
     from runtime.module import InputError, Module
     from lockstep import testing as testing
 
-__all__ = ["AccelConfig", "ArgumentError", "ArtifactError", "BuildError", "ConfigError",
-           "DeviceError", "Error", "ExportError", "FileError", "ImportRefused", "InputError",
-           "Machine", "Module", "PoolError", "QuantizeRefused", "TargetError", "assemble",
-           "compile", "decoder", "load", "preset", "quantize", "remote", "vector_op"]
+__all__ = ["AccelConfig", "Adam", "ArgumentError", "ArtifactError", "BuildError", "ConfigError",
+           "DeviceError", "Error", "ExportError", "FileError", "GradientRefused", "ImportRefused",
+           "InputError", "Machine", "Module", "PoolError", "QuantizeRefused", "Sgd", "TargetError",
+           "Trainer", "TrainingError", "assemble", "batches", "compile", "cross_entropy", "decoder",
+           "grad", "load", "mean_squared_error", "preset", "quantize", "remote", "vector_op"]
 
 _HOMES = {
     "AccelConfig": "accel.machine.config", "Machine": "accel.machine.machine",
@@ -47,6 +51,11 @@ _HOMES = {
     "BuildError": "compiler.native", "ConfigError": "accel.machine.config",
     "DeviceError": "runtime.devices.device", "Error": "compiler.errors",
     "ExportError": "compiler.exports.names", "FileError": "compiler.files",
+    "Adam": "compiler.gradients", "GradientRefused": "compiler.gradients",
+    "Sgd": "compiler.gradients", "cross_entropy": "compiler.gradients",
+    "grad": "compiler.gradients", "mean_squared_error": "compiler.gradients",
+    "Trainer": "runtime.driver.training", "TrainingError": "runtime.driver.training",
+    "batches": "runtime.driver.training",
     "ImportRefused": "compiler.frontend.onnx.importing", "InputError": "runtime.module",
     "Module": "runtime.module",
     "PoolError": "runtime.tuning.pool", "QuantizeRefused": "compiler.quantize.ranges.refusal",

@@ -4,7 +4,7 @@
 
     compiler <- accel <- runtime;  accel, runtime <- fpga;  all <- lockstep, which nobody imports
     compiler:  te <- ir <- ops, schedule, tensorize, latency_hiding, exports <- tune <- graph
-                  <- frontend | cpu_gpu_backends <- quantize
+                  <- frontend | cpu_gpu_backends <- gradients, quantize
     cpu_gpu_backends:   llvm, simt <- intrinsics <- cpu | gpu;  cpu <- c
     accel:     machine <- datapath | proof <- figures <- mapping | hw | sim | estimates
                   <- answers
@@ -47,7 +47,7 @@ LAYERS = {
         {"tune"},
         {"graph"},
         {"frontend", "cpu_gpu_backends"},
-        {"quantize"},
+        {"gradients", "quantize"},
     ),
     "compiler.cpu_gpu_backends": ({"llvm", "simt"}, {"intrinsics"}, {"cpu", "gpu"}, {"c"}),
     "accel": ({"machine"}, {"datapath", "proof"}, {"figures"},

@@ -32,7 +32,7 @@ GROUPS = {
                     "argmax", "hardswish", "int16", "bfloat16", "normalize", "depthwise", "sparse",
                     "packed_weights", "rtl"],
     "Networks": ["networks", "onnx", "torch", "frontends", "quantize", "spellings", "operators",
-                 "decoders", "real", "values"],
+                 "decoders", "training", "real", "values"],
     "Where the time goes": ["traces", "partition", "bounds", "energy", "estimates", "explore",
                             "whole", "simulators", "peers", "published"],
     "Back ends": ["schedules", "cpu", "c", "gpu", "export", "languages", "driver", "fpga",

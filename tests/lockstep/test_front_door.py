@@ -14,6 +14,8 @@ from compiler.errors import ArgumentError, Error
 from compiler.exports import ExportError
 from compiler.files import FileError
 from compiler.frontend.onnx.importing import ImportRefused
+from compiler.gradients import (Adam, GradientRefused, Sgd, cross_entropy, grad,
+                                mean_squared_error)
 from compiler.native import BuildError
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from runtime import compile, load
@@ -21,6 +23,7 @@ from runtime.artifact.container import ArtifactError
 from runtime.driver.decoding import decoder
 from runtime.driver.quantization import quantize
 from runtime.driver.targets import TargetError
+from runtime.driver.training import Trainer, TrainingError, batches
 from runtime.tuning.pool import PoolError
 from runtime.tuning.remote import remote
 from runtime.devices.device import DeviceError
@@ -29,15 +32,19 @@ from runtime.module import InputError, Module
 
 def test_names() -> None:
     found = {name: getattr(lockstep, name) for name in lockstep.__all__}
-    assert found == {"AccelConfig": AccelConfig, "ArgumentError": ArgumentError,
+    assert found == {"AccelConfig": AccelConfig, "Adam": Adam, "ArgumentError": ArgumentError,
                      "ArtifactError": ArtifactError, "BuildError": BuildError,
                      "ConfigError": ConfigError, "DeviceError": DeviceError, "Error": Error,
                      "ExportError": ExportError, "FileError": FileError,
+                     "GradientRefused": GradientRefused,
                      "ImportRefused": ImportRefused, "InputError": InputError,
                      "Machine": Machine, "Module": Module, "PoolError": PoolError,
-                     "QuantizeRefused": QuantizeRefused,
-                     "TargetError": TargetError, "assemble": assemble, "compile": compile,
-                     "decoder": decoder, "load": load, "preset": preset,
+                     "QuantizeRefused": QuantizeRefused, "Sgd": Sgd,
+                     "TargetError": TargetError, "Trainer": Trainer,
+                     "TrainingError": TrainingError, "assemble": assemble, "batches": batches,
+                     "compile": compile, "cross_entropy": cross_entropy,
+                     "decoder": decoder, "grad": grad, "load": load,
+                     "mean_squared_error": mean_squared_error, "preset": preset,
                      "quantize": quantize, "remote": remote, "vector_op": vector_op}
 
 

@@ -1,0 +1,1 @@
+"""Gradients of operators, a module for each family, a function for each operator."""
