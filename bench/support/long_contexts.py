@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 import onnx
+from onnx.numpy_helper import from_array, to_array
 
 import lockstep
 from accel.machine.loading import load_machine
@@ -84,8 +85,28 @@ def written(folder: Path, sizes: DecoderSizes, places: int, bits: int) -> StepFi
     net.whole.short.finish()
     filled = zoo.fill(net.finish())
     step = StepFile(folder / "step.onnx", net.source, decoders.states(net))
-    onnx.save(quantize_ranges(zoo.float_model(net, filled), filled.ranges, bits), step.file)
+    model = quantize_ranges(zoo.float_model(net, filled), filled.ranges)
+    del filled
+    onnx.save(_rounded(model, bits), step.file)
     return step
+
+
+def _rounded(model: onnx.ModelProto, bits: int) -> onnx.ModelProto:
+    """The model with int8 weights rounded to so many bits, and scales that go with them: of 300
+    million weights the scales of least squares would take minutes.
+    """
+    constants = {one.name: one for one in model.graph.initializer}
+    factor, most = np.float32(1 << 8 - bits), 1 << bits - 1
+    for node in model.graph.node if bits < 8 else ():
+        weight = constants.get(node.input[0])
+        if node.op_type != "DequantizeLinear" or weight is None or (
+                weight.data_type != onnx.TensorProto.INT8):
+            continue
+        steps = np.rint(to_array(weight) / factor).clip(-most, most - 1).astype(np.int8)
+        scale = constants[node.input[1]]
+        weight.CopyFrom(from_array(steps, weight.name))
+        scale.CopyFrom(from_array(to_array(scale) * factor, scale.name))
+    return model
 
 
 def figures_of(name: str, step: StepFile, bits: int, position: int) -> LongFigures:
