@@ -30,7 +30,7 @@ from lockstep.testing.networks import decoders
 from lockstep.testing.networks.decoders import DecoderSizes
 from runtime.driver.decoding import Decoder
 
-TOKENS = 32
+TOKENS = 8
 """Tokens of the network from which parameters and ranges come: each takes time, whatever they are.
 """
 

@@ -25,7 +25,7 @@ from accel.mapping.lowering.memory import Room, Scratchpads, TensorPlacement
 from accel.mapping.lowering.nest import AffineAddress, LoweringError, NotAffine, solve
 from accel.mapping.lowering.tile import (Fixed, Made, Move, TensorizedTile, TileNest, TilePlaces,
                                          cut, ends_of, guards_of, moves_of, nest_of, whole)
-from accel.mapping.lowering.unplaced import NONE, Key, UnplacedStream, lowered_once
+from accel.mapping.lowering.unplaced import NONE, UnplacedKey, UnplacedStream, lowered_once
 from accel.mapping.lowering.words import WordBits, put
 from compiler.ir import Alloc, For, If, Program, Seq, Stmt, Tensorized, expr_text, loops
 from compiler.te import Buffer, Const, Expr, Var, numpy_dtype
@@ -43,7 +43,7 @@ def lower(machine: Machine, program: Program, placement: Mapping[str, TensorPlac
     buffers it may use, from below or `from_above`. `renamed` gives the names of loops and tensors
     in the stream's origins.
     """
-    key = Key.of(machine, program, placement, room, from_above)
+    key = UnplacedKey.of(machine, program, placement, room, from_above)
 
     def stream() -> UnplacedStream:
         pads = Scratchpads(machine.config, program.body, room, from_above)

@@ -27,8 +27,10 @@ Renamed = Callable[[str], str]
 
 
 @dataclass(frozen=True)
-class Key:
-    """What a stream follows from, but where its tensors lie. Programs are told apart as objects."""
+class UnplacedKey:
+    """The facts that a stream follows from, without the places of its tensors. Programs are told
+    apart as objects.
+    """
 
     machine_hash: str
     program: int
@@ -38,7 +40,7 @@ class Key:
 
     @classmethod
     def of(cls, machine: Machine, program: Program, placement: Mapping[str, TensorPlacement],
-           room: Room | None, from_above: bool) -> "Key":
+           room: Room | None, from_above: bool) -> "UnplacedKey":
         return cls(machine.hash, id(program), tuple(
             (name, replace(place, offset=0, tensor="")) for name, place in placement.items()),
             tuple(sorted((room or {}).items())), from_above)
@@ -83,10 +85,11 @@ def _named(site: Site, placement: Mapping[str, TensorPlacement], layer: str, ren
                       for operand, memory, name in site.tensors))
 
 
-_kept: OrderedDict[Key, tuple[Program, UnplacedStream]] = OrderedDict()
+_kept: OrderedDict[UnplacedKey, tuple[Program, UnplacedStream]] = OrderedDict()
 
 
-def lowered_once(key: Key, program: Program, make: Callable[[], UnplacedStream]) -> UnplacedStream:
+def lowered_once(key: UnplacedKey, program: Program, make: Callable[[], UnplacedStream]
+                 ) -> UnplacedStream:
     """The stream of a program, made if it is not kept; its identity is that of no other meanwhile.
     """
     if key not in _kept:
