@@ -218,10 +218,12 @@ def _row_function(node: Node, graph: Graph, known: Forms, machine: Machine
     """The first way that fits, or of rows across lanes the one of the fewest cycles. Refuses rows
     that take as many cycles as more than twice of them.
     """
-    ways = [*row_layers.row_function_ways(node, graph, known, machine)]
-    if not any(layer.operator.across for layer in ways[0]):
-        return _first_that_fits(machine, *(lambda way=way: way for way in ways))
-    cycles, best = min(((_cycles(way, machine), way) for way in ways), key=lambda one: one[0])
+    ways = row_layers.row_function_ways(node, graph, known, machine)
+    first = next(ways)
+    if not any(layer.operator.across for layer in first):
+        return _first_that_fits(machine, lambda: first, lambda: next(ways))
+    cycles, best = min(((_cycles(way, machine), way) for way in (first, *ways)),
+                       key=lambda one: one[0])
     if few := row_layers.few_rows(node, known, blocks_of(machine.config)):
         raise LoweringError(f"its rows are {few} that are computed at once, in about {cycles:.0f} "
                             "cycles; the host computes fewer than half of them for less")

@@ -1,7 +1,7 @@
 """Accelerator segments that run on a device."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,7 +103,17 @@ class AccelSegment:
         """
         if not self.puts:
             return self.program, 0
-        positions = {put.position: int(values[put.position].item()) for put in self.puts}
+        program, places = self.at({put.position: int(values[put.position].item())
+                                   for put in self.puts})
+        base, raw = self.address + self.program.bases["program"], program.words.reshape(-1)
+        before, self._words = self._words, raw[:0]      # unknown, if a copy fails
+        for begin, end in _different(before, raw):
+            self.device.copy_in(base + begin, raw[begin:end])
+        self._words = raw
+        return program, places
+
+    def at(self, positions: Mapping[str, int]) -> tuple[AccelProgram, int]:
+        """The program for these positions, and how many places of caches it reads, 0 for all."""
         for put in self.puts:
             if not 0 <= positions[put.position] < put.places:
                 raise ProgramError(f"{put.position} must be 0 to {put.places - 1}, not "
@@ -112,11 +122,6 @@ class AccelSegment:
         words = chosen.program.words.copy()
         for index, word in moved(words, chosen.puts, positions).items():
             words[index] = word
-        base, raw = self.address + self.program.bases["program"], words.reshape(-1)
-        before, self._words = self._words, raw[:0]      # unknown, if a copy fails
-        for begin, end in _different(before, raw):
-            self.device.copy_in(base + begin, raw[begin:end])
-        self._words = raw
         return replace(chosen.program, words=words), chosen.places
 
     def _serving(self, position: int) -> "_Chosen":

@@ -15,6 +15,7 @@ all else in float between quantizations, in dB. Exit status 1: bytes differ.
 
 import time
 from collections.abc import Collection
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from accel.machine.program import AccelProgram
 from accel.sim.timed import cycle
 from bench.frame import Bench, Sheet
 from bench.inputs.float_networks import image
+from bench.support import long_contexts
 from compiler.errors import RequestError
 from compiler.frontend.onnx.importing import convert
 from compiler.graph import evaluate, optimize
@@ -45,6 +47,7 @@ BENCH = Bench(__file__, __doc__, str(MACHINE))
 for option, default in (("layers", 12), ("width", 768), ("places", 64), ("tokens", 64)):
     BENCH.option(f"--{option}", type=int, metavar="N", default=default, help="of a decoder")
 BENCH.option("--at", type=lambda text: positions(text), metavar="P,P", help="positions of tokens")
+BENCH.option("--weight-bits", type=int, choices=(8, 4, 2), default=8)
 BENCH.option("--size", type=int, metavar="N", help="of images, or tokens")
 
 
@@ -88,6 +91,19 @@ def _decode(sheet: Sheet, name: str) -> None:
     sheet.figure("cycles_a_token", cycles // len(places))
     sheet.figure("bus", 100 * needed / (machine.config.bus_bytes * cycles), ".1f")
     sheet.require(equal == len(places))
+
+
+@BENCH.part(extra=True)
+def long_context(sheet: Sheet) -> None:
+    (position, *others) = sheet.at or [sheet.places - 1]
+    if others or position >= sheet.places:
+        raise RequestError(f"--at must be one position below the {sheet.places} places")
+    (name,) = sheet.machines
+    found = long_contexts.measured(name, sizes_of("llama", sheet.layers, sheet.width),
+                                   sheet.places, sheet.weight_bits, position)
+    for figure, value in asdict(found).items():
+        sheet.figure(figure, value, "" if isinstance(value, int) else ".2f")
+    sheet.require(found.equal)
 
 
 @BENCH.part(zoo.NETWORKS, ("bert_small", "vit_small"), extra=True)

@@ -5,7 +5,7 @@ index, a product of variables) are treated as unknown: a condition of that kind 
 index of that kind may be anything. That errs on the side of larger sets.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -95,36 +95,40 @@ def loop_domain(path: Iterable[Stmt]) -> Domain:
     return domain
 
 
-def accesses(stmt: Stmt, domain: Domain = Domain()) -> Iterator[Access]:
+def accesses(stmt: Stmt, domain: Domain = Domain()) -> list[Access]:
     """Every access that `stmt` makes, in order. A read under a `Select` has its condition."""
+    found: list[Access] = []
+    _note(stmt, domain, found)
+    return found
+
+
+def _note(stmt: Stmt, domain: Domain, found: list[Access]) -> None:
     match stmt:
         case For():
-            yield from accesses(stmt.body, domain.inside(stmt))
+            _note(stmt.body, domain.inside(stmt), found)
         case If(condition, body):
-            yield from _reads(condition, domain, stmt)
-            yield from accesses(body, domain.where(condition))
+            _note_reads(condition, domain, stmt, found)
+            _note(body, domain.where(condition), found)
         case Store() | Update() | Combine():
             for expr in (*stmt.values, *stmt.indices):
-                yield from _reads(expr, domain, stmt)
+                _note_reads(expr, domain, stmt, found)
             kind = "store" if isinstance(stmt, Store) else "update"
-            for buffer in stmt.buffers:
-                yield Access(buffer, stmt.indices, kind, domain, stmt)
+            found += [Access(buffer, stmt.indices, kind, domain, stmt) for buffer in stmt.buffers]
         case _:
             for child in stmt_children(stmt):
-                yield from accesses(child, domain)
+                _note(child, domain, found)
 
 
-def _reads(expr: Expr, domain: Domain, stmt: Stmt) -> Iterator[Access]:
-    match expr:
-        case Select(condition, a, b):
-            yield from _reads(condition, domain, stmt)
-            yield from _reads(a, domain.where(condition), stmt)
-            yield from _reads(b, domain.where(negated(condition)), stmt)
-        case _:
-            if isinstance(expr, Read):
-                yield Access(expr.buffer, expr.indices, "read", domain, stmt)
-            for child in children(expr):
-                yield from _reads(child, domain, stmt)
+def _note_reads(expr: Expr, domain: Domain, stmt: Stmt, found: list[Access]) -> None:
+    if isinstance(expr, Select):
+        _note_reads(expr.condition, domain, stmt, found)
+        _note_reads(expr.a, domain.where(expr.condition), stmt, found)
+        _note_reads(expr.b, domain.where(negated(expr.condition)), stmt, found)
+        return
+    if isinstance(expr, Read):
+        found.append(Access(expr.buffer, expr.indices, "read", domain, stmt))
+    for child in children(expr):
+        _note_reads(child, domain, stmt, found)
 
 
 def widest(found: Iterable[Access]) -> list[Access]:

@@ -18,3 +18,17 @@ def test_sizes_are_those_of_published_decoders() -> None:
     assert sizes_of("gpt", 12, 768).hidden == 3072
     llama = sizes_of("llama", 12, 768)
     assert (llama.heads, llama.groups, llama.depth, llama.hidden) == (12, 4, 64, 2048)
+
+
+@pytest.mark.slow
+def test_long_context_of_a_small_decoder_is_right_and_measured(capsys) -> None:
+    assert BENCH.main(["--only", "long_context", "--layers", "1", "--width", "64", "--places", "24",
+                       "--weight-bits", "4"]) == 0
+    found = dict(line.split() for line in capsys.readouterr().out.splitlines())
+    assert found["equal"] == "True" and found["places_read"] == "24"
+    assert int(found["token_cycles"]) > 0 and 0 < float(found["compile_gigabytes"]) < 1
+
+
+def test_long_context_has_one_position() -> None:
+    assert BENCH.main(["--only", "long_context", "--at", "64"]) == 2
+    assert BENCH.main(["--only", "long_context", "--at", "1,2"]) == 2

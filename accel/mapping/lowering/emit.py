@@ -19,14 +19,15 @@ import numpy as np
 from accel.machine import isa
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction, Stream
-from accel.machine.origins import Loop, Origins, Site
+from accel.machine.origins import Loop, Site
 from accel.mapping.lowering.classes import Classes, Columns, classes_of, row_of
 from accel.mapping.lowering.memory import Room, Scratchpads, TensorPlacement
 from accel.mapping.lowering.nest import AffineAddress, LoweringError, NotAffine, solve
 from accel.mapping.lowering.tile import (Fixed, Made, Move, TensorizedTile, TileNest, TilePlaces,
                                          cut, ends_of, guards_of, moves_of, nest_of, whole)
+from accel.mapping.lowering.unplaced import NONE, UnplacedKey, UnplacedStream, lowered_once
 from accel.mapping.lowering.words import WordBits, put
-from compiler.ir import Alloc, For, If, Program, Seq, Stmt, expr_text, loops
+from compiler.ir import Alloc, For, If, Program, Seq, Stmt, Tensorized, expr_text, loops
 from compiler.te import Buffer, Const, Expr, Var, numpy_dtype
 
 PIECE = 1 << 14
@@ -42,8 +43,13 @@ def lower(machine: Machine, program: Program, placement: Mapping[str, TensorPlac
     buffers it may use, from below or `from_above`. `renamed` gives the names of loops and tensors
     in the stream's origins.
     """
-    pads = Scratchpads(machine.config, program.body, room, from_above)
-    return _Lowering(machine, pads, placement, layer, renamed).stream(program.body)
+    key = UnplacedKey.of(machine, program, placement, room, from_above)
+
+    def stream() -> UnplacedStream:
+        pads = Scratchpads(machine.config, program.body, room, from_above)
+        return _Lowering(machine, pads, dict(key.placement), layer).stream(program.body)
+
+    return lowered_once(key, program, stream).placed(placement, layer, renamed)
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,7 @@ class _Rows:
 
     words: np.ndarray
     origins: np.ndarray
+    copied: np.ndarray
     sites: list[Site] = field(default_factory=list)
 
 
@@ -114,22 +121,21 @@ class _Sites:
 
 class _Lowering:
     def __init__(self, machine: Machine, scratchpads: Scratchpads,
-                 placement: Mapping[str, TensorPlacement], layer: str,
-                 renamed: Callable[[str], str]):
+                 placement: Mapping[str, TensorPlacement], layer: str):
         self.machine, self.scratchpads, self.layer = machine, scratchpads, layer
-        self.renamed = renamed
-        self.places = TilePlaces(machine, placement)
+        self.places, self.tensors = TilePlaces(machine, placement), tuple(placement)
         self.loops: dict[Var, Loop] = {}    # unrolled loops of several iterations
 
-    def stream(self, body: Stmt) -> Stream:
+    def stream(self, body: Stmt) -> UnplacedStream:
         threads = [loop.var for loop in loops(body) if loop.kind == "virtual_thread"]
         assert len(threads) == len(set(threads)), "copies of storage take turns within one loop"
         whole_program = self._part(body, {}, 1)
         total = int(whole_program.counts[0])
         rows = _Rows(np.zeros((total, isa.WORD_BYTES), np.uint8),
-                     np.zeros((total, 1 + len(self.loops)), np.int32))
+                     np.zeros((total, 1 + len(self.loops)), np.int32), np.full(total, NONE))
         self._write(whole_program, np.zeros(1, np.int64), np.zeros(1, np.int64), {}, rows)
-        return Stream(rows.words, Origins.numbered(rows.sites, rows.origins).trimmed())
+        return UnplacedStream(rows.words, rows.origins, tuple(rows.sites), self.tensors,
+                              rows.copied)
 
     # ---- what there is at which iterations ---------------------------------------------------
 
@@ -165,7 +171,7 @@ class _Lowering:
     def _count(self, var: Var, extent: int, kind: str = "serial") -> None:
         self.places.extents[var] = extent
         if extent > 1:
-            self.loops[var] = Loop(self.renamed(var.name), extent, kind)
+            self.loops[var] = Loop(var.name, extent, kind)
 
     def _holding(self, condition: Expr, columns: Columns, count: int) -> np.ndarray:
         """The iterations in which a condition holds."""
@@ -278,7 +284,7 @@ class _Lowering:
                   np.array([_number(one, move) for one in part.made], np.int64),
                   np.array([one.spans.get(move.path, -1) for one in part.made], np.int64))
                  for move in moves_of(self.places, tile)]
-        sites = self._sites(part, rows)
+        sites, far = self._sites(part, rows), self._far(tile)
         for iteration, within in _in_pieces(part.counts):
             which = part.first[part.classes.of[iteration]] + within
             at = starts[iteration] + within
@@ -296,6 +302,7 @@ class _Lowering:
             if tile.intrinsic.unit in ("gemm", "vector"):      # others use no banks
                 put(words, WordBits.of(layout, ("banks",)), banks)
             rows.words[at] = words
+            rows.copied[at] = far
             self._write_origins(part, sites, which, iteration, at, rows)
 
     def _moved(self, move: Move, columns: Columns, count: int) -> np.ndarray:
@@ -327,8 +334,8 @@ class _Lowering:
             key = variables, one.folded
             if key not in known:
                 known[key] = len(rows.sites)
-                rows.sites.append(Site(self.layer, tuple(self.loops[var] for var in variables),
-                                       tuple(map(self.renamed, one.folded)), tensors))
+                rows.sites.append(Site("", tuple(self.loops[var] for var in variables),
+                                       one.folded, tensors))
             numbers.append(known[key])
             unrolled.append(variables)
         positions = []
@@ -351,11 +358,16 @@ class _Lowering:
 
     def _tensor(self, bound: Expr) -> tuple[str, str]:
         """The memory that an operand lies in, and the tensor that it is a part of."""
-        read = whole(bound)
-        if read.buffer.scope != "global":
-            return read.buffer.scope, self.renamed(read.buffer.name)
-        place = self.places.placement[read.buffer.name]
-        return place.base, place.tensor or self.renamed(read.buffer.name)
+        buffer = whole(bound).buffer
+        return (self.places.placement[buffer.name].base if buffer.scope == "global"
+                else buffer.scope), buffer.name
+
+    def _far(self, tile: Tensorized) -> int:
+        """The number of the tensor in DRAM that a tile is copied from or to; `NONE` if it is no
+        copy.
+        """
+        return self.tensors.index(ends_of(tile)[0].buffer.name) if (
+            tile.intrinsic.unit in ("load", "store")) else NONE
 
 
 def _in_pieces(counts: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -7,6 +7,7 @@ and so where it lies, differs from iteration to iteration (`emit.py`).
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from accel.mapping.lowering.memory import TensorPlacement
 from accel.mapping.lowering.nest import (AffineAddress, Box, Interval, LoweringError,
                                          NotABox, NotAffine, affine, solve)
 from compiler.ir import For, If, Stmt, Tensorized, normalize, offset
-from compiler.te import Const, Expr, Field, Read, Var, bits, is_float, numpy_dtype
+from compiler.te import Const, Expr, Field, Read, Var, bits, is_float, numpy_dtype, walk
 
 Fixed = dict[Var, int]
 
@@ -80,17 +81,28 @@ class TilePlaces:
         if id(read) not in self._elements:
             pitches = (self.placement[read.buffer.name].pitches
                        if read.buffer.scope == "global" else ())
-            place = normalize(offset(read.buffer, read.indices, pitches), self.extents)
-            try:
-                self._elements[id(read)] = affine(place, {})
-            except NotAffine:
-                self._elements[id(read)] = place
+            place = offset(read.buffer, read.indices, pitches)
+            loops = dict.fromkeys(node for node in walk(place) if isinstance(node, Var))
+            self._elements[id(read)] = _form(place, tuple((var, self.extents[var]) for var in loops
+                                                          if var in self.extents))
         return self._elements[id(read)]
 
     def elements(self, read: Read, fixed: Fixed) -> AffineAddress:
         """The place of a tile, in elements, in one iteration of the loops outside."""
         form = self.form(read)
         return form.at(fixed) if isinstance(form, AffineAddress) else affine(form, fixed)
+
+
+@lru_cache(1 << 12)
+def _form(place: Expr, extents: tuple[tuple[Var, int], ...]) -> Expr | AffineAddress:
+    """A place as a sum over loops of these extents if it is one; layers of one schedule have the
+    same.
+    """
+    simple = normalize(place, dict(extents))
+    try:
+        return affine(simple, {})
+    except NotAffine:
+        return simple
 
 
 @dataclass(frozen=True, slots=True)

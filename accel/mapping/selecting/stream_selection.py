@@ -7,6 +7,7 @@ operator or an instruction by name.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -52,7 +53,7 @@ def stream_selections(machine: Machine, graph: Graph, node: Node) -> Iterator[St
 
 def computed_within(machine: Machine, graph: Graph, node: Node) -> Iterator[Node]:
     """The nodes whose layers, by an instruction of a stream unit, may compute this one as well."""
-    readers = graph.consumers()
+    readers, _ = _neighbours(graph)
     for _, computes in machine.of_rows:
         for place, name in enumerate(computes.operators[:-1]):
             last: Node | None = node if name == node.op else None
@@ -78,7 +79,7 @@ def computed_together(machine: Machine, graph: Graph, nodes: Iterable[Node]
 def follows(graph: Graph, node: Node, operators: tuple[str, ...]) -> tuple[Node, ...]:
     """The nodes that apply these operators one after the other, the last of them `node`; none
     where others read, or are, what is between them."""
-    nodes, readers, makers = [node], graph.consumers(), graph.producers()
+    nodes, (readers, makers) = [node], _neighbours(graph)
     for name in reversed(operators):
         if nodes[0].op != name:
             return ()
@@ -89,6 +90,12 @@ def follows(graph: Graph, node: Node, operators: tuple[str, ...]) -> tuple[Node,
             return ()
         nodes.insert(0, makers[value])
     return ()
+
+
+@lru_cache(2)
+def _neighbours(graph: Graph) -> tuple[Mapping[str, tuple[Node, ...]], Mapping[str, Node]]:
+    """The readers and the makers of values, once for all nodes of a graph and its last segment."""
+    return graph.consumers(), graph.producers()
 
 
 def _selected(machine: Machine, graph: Graph, form: StreamForm, computes: Computes,

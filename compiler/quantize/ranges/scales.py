@@ -98,23 +98,35 @@ def quantized_weight(weight: Array, axis: int, bias: Array, source: np.float32, 
 CANDIDATES, TURNS = 48, 4       # scales that are tried for a channel; how often the best is refined
 
 
+BLOCK, LEAST_CHANNELS = 1 << 15, 8      # weights of channels that are tried together: of a cache
+
+
 def _least_squares(weight: Array, bits: int) -> Array:
-    """The scale of each channel [channels, ...] with the least squared error after rounding, found
-    among candidates and refined: rounded to steps q, w is nearest to q * <w, q> / <q, q>.
-    """
+    """The scale of each channel [channels, ...] with the least squared error after rounding."""
     rows = weight.reshape(len(weight), -1).astype(np.float64)
+    together = max(LEAST_CHANNELS, BLOCK // max(rows.shape[1], 1))
+    parts = np.array_split(rows, -(-len(rows) // together))
+    return np.concatenate([_least_of(part.copy(order="K"), bits) for part in parts])
+
+
+def _least_of(rows: Array, bits: int) -> Array:
+    """The scales of some channels [channels, weights], found among candidates and refined: rounded
+    to steps q, w is nearest to q * <w, q> / <q, q>.
+    """
     low, high = -(1 << bits - 1), (1 << bits - 1) - 1
     greatest = np.abs(rows).max(axis=1)
     best, least = np.ones(len(rows)), np.full(len(rows), np.inf)
+    steps, rest = np.empty_like(rows), np.empty_like(rows)
     for share in np.linspace(0.2, 1.0, CANDIDATES):
         scale = np.where(greatest > 0, share * greatest / max(high, 1), 1)
         for _ in range(TURNS):
-            steps = np.rint(rows / scale[:, None]).clip(low, high)
-            error = ((rows - steps * scale[:, None]) ** 2).sum(axis=1)
+            np.rint(np.divide(rows, scale[:, None], out=steps), out=steps).clip(low, high, steps)
+            np.subtract(rows, np.multiply(steps, scale[:, None], out=rest), out=rest)
+            error = np.square(rest, out=rest).sum(axis=1)
             better = error < least
             best, least = np.where(better, scale, best), np.where(better, error, least)
-            length = (steps * steps).sum(axis=1)
-            fit = (rows * steps).sum(axis=1) / np.maximum(length, 1)
+            length = np.multiply(steps, steps, out=rest).sum(axis=1)
+            fit = np.multiply(rows, steps, out=rest).sum(axis=1) / np.maximum(length, 1)
             scale = np.where(fit > 0, fit, scale)
     return best
 

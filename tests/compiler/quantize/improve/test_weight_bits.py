@@ -160,3 +160,14 @@ def test_a_budget_widens_the_worst_layers_before_any_falls_back(samples) -> None
 def test_a_budget_that_eight_bits_miss_leaves_none_with_fewer(samples) -> None:
     quantized = quantize(FLOAT, samples, weight_bits=4, budget="60dB")
     assert quantized.fell_back and set(bits(quantized).values()) <= {8}
+
+
+@pytest.mark.parametrize("order", "CF")
+def test_scales_of_many_channels_are_those_of_few(order) -> None:
+    """Channels are tried together, as many as a cache holds."""
+    weight = np.random.default_rng(6).standard_normal((50, 9000), np.float32)
+    weight = np.asarray(weight, order=order)
+    _, scale = quantized_weight(weight, 0, np.zeros(50), np.float32(1), 4)
+    few = [quantized_weight(weight[at:at + 2], 0, np.zeros(2), np.float32(1), 4)[1]
+           for at in range(0, 50, 2)]
+    assert np.array_equal(scale, np.concatenate(few))
