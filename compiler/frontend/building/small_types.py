@@ -28,7 +28,7 @@ def carrier(dtype: str) -> str:
 
 
 def carried(x: Value) -> Value:
-    """What carries a value of a small type, in a type that processors have."""
+    """The carrier of a value of a small type, in a type that processors have."""
     if x.array is None:
         return x.retyped(carrier(x.dtype))
     whole = is_integer(x.dtype)

@@ -107,8 +107,7 @@ class Value:
         return self._emit("where", first.like(yes), first.like(no))
 
     def retyped(self, dtype: str) -> "Value":
-        """What is computed under the same name, as a small type that it carries, or as the carrier.
-        """
+        """The value of the same name as a small type that it carries, or as the carrier."""
         return Value(self.tracer, self.shape, dtype, self.name, None, self.given, self.role)
 
     def astype(self, dtype: str) -> "Value":
