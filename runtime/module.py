@@ -205,6 +205,8 @@ class Module:
                 raise InputError(f"Input {name} must be an array in the host's memory: "
                                  f"{error}") from None
         self.require_input(name, array.shape, array.dtype)
+        if array.dtype.type is np.void:
+            array = array.view(numpy_dtype(self.graph.values[name].dtype))
         return array if array.flags.c_contiguous else np.require(array, requirements="C")
 
     def require_input(self, name: str, shape: Sequence[int] | None = None,
@@ -214,8 +216,10 @@ class Module:
         if name not in self.graph.inputs:
             raise InputError(f"Input must be one of {', '.join(self.graph.inputs)}, not {name!r}")
         wanted = self.graph.values[name]
-        if shape is not None and (tuple(shape) != wanted.shape
-                                  or dtype != numpy_dtype(wanted.dtype)):
+        if shape is None or dtype is None:
+            return
+        fits = dtype == numpy_dtype(wanted.dtype) or _is_nameless(dtype, numpy_dtype(wanted.dtype))
+        if tuple(shape) != wanted.shape or not fits:
             raise InputError(f"Input {name} must be {wanted.dtype} of shape {wanted.shape}, not "
                              f"{dtype} of shape {tuple(shape)}")
 
@@ -359,3 +363,9 @@ class Module:
                 raise ArgumentError(f"{name} must be an integer of {least} or more, not {value!r}")
         given = random_inputs(self.graph, seed) if inputs is None else inputs
         return spread(lambda: self(given), runs)
+
+
+def _is_nameless(dtype: np.dtype, wanted: np.dtype) -> bool:
+    """True for bytes of a type of ml_dtypes that were read from a file, which names no such."""
+    return (dtype.type is np.void and dtype.names is None and wanted.isbuiltin == 2
+            and dtype.itemsize == wanted.itemsize)

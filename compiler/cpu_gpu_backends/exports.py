@@ -32,8 +32,8 @@ def network_hash(graph: Graph, weights: bytes) -> bytes:
 def arrays_of(graph: Graph, names: Sequence[str], known: Mapping[str, CArray] | None = None
               ) -> tuple[CArray, ...]:
     """Inputs or outputs of a network, as C is told of them; some are `known`, with their scale."""
-    return tuple((known or {}).get(name) or CArray(name, graph.values[name].dtype,
-                                                   graph.values[name].shape) for name in names)
+    return tuple((known or {}).get(name) or CArray.of(name, graph.values[name].dtype,
+                                                      graph.values[name].shape) for name in names)
 
 
 def side_by_side(arrays: Mapping[str, np.ndarray], alignment: int) -> tuple[dict[str, int], bytes]:

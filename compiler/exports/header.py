@@ -90,7 +90,7 @@ def _structs(of: CInterface) -> Iterator[str]:
         yield ""
         yield f"typedef struct {of.name}_{name} {{"
         yield from (f"    {const}{c_type(array.dtype)} *{member};"
-                    f"{' ' * 4}/* {array.dtype}[{', '.join(map(str, array.shape))}] */"
+                    f"{' ' * 4}/* {array} */"
                     for array, member in zip(arrays, members, strict=True))
         if not arrays:
             yield "    const void *none;"

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
-from compiler.te import numpy_dtype
+from compiler.te import SMALL, numpy_dtype
 
 from .names import ExportError, c_type, free_name, is_identifier
 
@@ -32,6 +33,7 @@ class CArray:
     dtype, shape : of the elements, and the extents.
     scale, zero_point : where it is quantized: it means ``(element - zero_point) * scale``.
     offset : where it has a place in the arena, in bytes.
+    codes : the type whose codes its bytes are, where C has none for it.
     """
 
     name: str
@@ -40,6 +42,20 @@ class CArray:
     scale: float | None = None
     zero_point: int | None = None
     offset: int | None = None
+    codes: str = ""
+
+    @classmethod
+    def of(cls, name: str, dtype: str, shape: tuple[int, ...], *numbers: Any) -> "CArray":
+        """The array of a network's input or output; numbers of less than a byte, and others that no
+        processor computes with, are bytes.
+        """
+        is_small = dtype in SMALL
+        return cls(name, "uint8" if is_small else dtype, shape, *numbers,
+                   codes=dtype if is_small else "")
+
+    def __str__(self) -> str:
+        text = f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+        return f"{text}, codes of {self.codes}" if self.codes else text
 
     def __post_init__(self):
         if not all(isinstance(extent, int) and extent >= 0 for extent in self.shape):

@@ -14,17 +14,18 @@ from typing import Any
 from compiler import te
 from compiler.ops.families import (activations, affine, convolutions, elementwise, gathers,
                                    integer_maps, joins, movement, orders, piecewise, pooling,
-                                   products, quantization, reductions, row_functions, scatters)
+                                   products, quantization, reductions, row_functions, scatters,
+                                   small_types)
 from compiler.ops.packed import channel_blocks, last_convolutions, quantized_blocks, winograd
 from compiler.ops.records.node import Attrs, Node, TensorType
 from compiler.ops.records.operator import Operator
-from compiler.ops.records.rules import TypeRefused, Types
+from compiler.ops.records.rules import TypeRefused, Types, need
 from compiler.ops.sums import residuals, terms
 from compiler.te import Tensor
 
 FAMILIES = (convolutions, pooling, products, residuals, activations, elementwise, reductions,
             movement, joins, gathers, scatters, quantization, affine, integer_maps, piecewise,
-            terms, row_functions, orders, channel_blocks, quantized_blocks, winograd,
+            terms, row_functions, orders, small_types, channel_blocks, quantized_blocks, winograd,
             last_convolutions)
 
 
@@ -63,10 +64,18 @@ def infer(node: Node, types: Types) -> TensorType:
     if len(node.outputs) != 1:
         raise TypeRefused(f"{node.name}: {node.op} must have 1 output, not {len(node.outputs)}")
     operator = OPERATORS[node.op]
+    _require_numbers(operator, node, types)
     try:
         return _type_of(operator, Attrs(node.attrs), tuple(types))
     except TypeRefused:                 # once more, for a sentence with the node's own names
         return _judged(operator, node, types)
+
+
+def _require_numbers(operator: Operator, node: Node, types: Types) -> None:
+    """Refuses inputs of a type that no operator computes with."""
+    for name, type_ in zip(node.inputs, types, strict=False):
+        need(type_.dtype not in te.SMALL or operator.reads_small, node,
+             f"input {name!r} must be of a type that operators compute with, not {type_.dtype}")
 
 
 @lru_cache(4096)

@@ -1,8 +1,8 @@
 """Tensor expressions: what is computed."""
 
 from .definition import Axis, Computed, Scan
-from .dtypes import (HELD, INDEX, bits, is_float, is_integer, is_record, is_signed, numpy_dtype,
-                     record, record_fields, record_places)
+from .dtypes import (HELD, INDEX, SMALL, bits, is_float, is_integer, is_record, is_signed,
+                     numpy_dtype, record, record_fields, record_places)
 from .expr import (ARITHMETIC, BITWISE, COMPARISONS, FUNCTIONS, REDUCERS, Binary, Buffer, Call,
                    Cast, Const, Expr, Extent, Extern, Field, Read, Reduce, Select, Symbol, Var,
                    as_expr, children, is_extent, is_number, rewrite, substitute, walk,

@@ -21,6 +21,7 @@ from compiler.exports.names import identifier_from
 from compiler.files import FileError, write_bytes
 from compiler.graph.division.protocols import HOST
 from compiler.plans import Plans
+from compiler.te import SMALL
 from compiler.tune.best import packaged
 from runtime.exporting.linking import shared_library, static_library, wasm_module
 from runtime.exporting.scales import described
@@ -80,7 +81,8 @@ def export(module: Any, folder: str | PathLike[str], name: str | None = None, *,
                          plans=plans, inside=inside)
     given = inputs or random_inputs(module.graph, SEED)
     outputs = module(given)
-    files = dict(_files(made, kind, machine, Sample(given, outputs), bound))
+    files = dict(_files(made, kind, machine, Sample(_bytes(given), _bytes(outputs)),
+                        bound))
     for language in bindings:
         files |= {file: text.encode()
                   for file, text in texts_of(made.interface, language).items()}
@@ -89,6 +91,12 @@ def export(module: Any, folder: str | PathLike[str], name: str | None = None, *,
     for file, data in files.items():
         write_bytes(folder / file, data)
     return ExportedFiles(tuple(folder / file for file in files), made)
+
+
+def _bytes(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays, those of small types as their codes, as the code takes and gives them."""
+    return {name: array.view(np.uint8) if array.dtype.name in SMALL else array
+            for name, array in arrays.items()}
 
 
 def _require_bindings(bindings: Sequence[str], kind: str) -> None:

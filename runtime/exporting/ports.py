@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.graph.graph import Graph
-from compiler.te import numpy_dtype
+from compiler.te import SMALL, numpy_dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,9 @@ def random_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
             inputs[name] = rng.random(kind.shape) < 0.5
         elif "float" in kind.dtype:
             inputs[name] = rng.random(kind.shape).astype(numpy_dtype(kind.dtype))
+        elif kind.dtype in SMALL:
+            codes = rng.integers(0, 1 << SMALL[kind.dtype], kind.shape, np.uint8)
+            inputs[name] = codes.view(numpy_dtype(kind.dtype))
         else:
             bounds = np.iinfo(kind.dtype)
             inputs[name] = rng.integers(bounds.min, bounds.max, kind.shape, kind.dtype,

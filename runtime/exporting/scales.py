@@ -38,7 +38,7 @@ def scales_of(graph: Graph) -> Scales:
 
 def described(graph: Graph, scales: Scales) -> dict[str, CArray]:
     """The inputs and outputs of a network that have a scale, as C is told of them."""
-    return {name: CArray(name, graph.values[name].dtype, graph.values[name].shape, *numbers)
+    return {name: CArray.of(name, graph.values[name].dtype, graph.values[name].shape, *numbers)
             for name, numbers in scales.items()}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from compiler.ir import shape_text
-from compiler.te import is_float
+from compiler.te import SMALL, is_float
 
 from .helpers import STORED
 
@@ -36,7 +36,9 @@ def _wrapped(numbers: Iterable[str]) -> Iterator[str]:
 
 
 def _numbers(flat: np.ndarray, dtype: str) -> Iterable[str]:
-    """The elements; those of types of 16 bits that C lacks as their bits."""
+    """The elements; those of types that C lacks as their bits."""
+    if dtype in SMALL:
+        return map(str, flat.view(np.uint8).tolist())
     if dtype in ("float16", "bfloat16"):
         return (f"0x{bits:04x}" for bits in flat.view(np.uint16).tolist())
     if is_float(dtype):

@@ -15,12 +15,13 @@ import numpy as np
 from compiler.cpu_gpu_backends.polynomials import ERF, ERFC, EXP, LOG, TANH
 from compiler.cpu_gpu_backends.simt.dialects import HELPERS as OF_ALL
 from compiler.cpu_gpu_backends.simt.dialects import Helper, Language
-from compiler.te import bits, is_signed
+from compiler.te import SMALL, bits, is_signed
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 STORED = {**{dtype: f"{dtype}_t" for dtype in INTEGERS}, "float16": "uint16_t",
-          "bfloat16": "uint16_t", "float32": "float", "float64": "double", "bool": "bool"}
+          "bfloat16": "uint16_t", "float32": "float", "float64": "double", "bool": "bool",
+          **dict.fromkeys(SMALL, "uint8_t")}
 """C types of elements in memory, by element type."""
 
 FUNCTIONS32 = {"exp": "exp_float", "log": "log_float", "tanh": "tanh_float", "erf": "erf_float",

@@ -75,9 +75,10 @@ class Entry:
         place, type_ = self._places[name], self._graph.values[name]
         assert place.slot is not None
         arrays = [*self._constants.values(), *given]
-        begin = place.offset // numpy_dtype(type_.dtype).itemsize
+        dtype = numpy_dtype(type_.dtype)
+        begin = place.offset // dtype.itemsize
         shown = arrays[place.slot].reshape(-1)[begin:begin + prod(type_.shape)]
-        shown = shown.reshape(type_.shape)
+        shown = shown.view(dtype).reshape(type_.shape)
         return shown if place.slot >= len(arrays) - len(self._results) else shown.copy()
 
     def _linked(self, calls: Sequence[Sequence[ArrayPlace]]):

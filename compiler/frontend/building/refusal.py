@@ -13,3 +13,7 @@ class ImportRefused(Error, ValueError):
     def __init__(self, message: str, refusals: Sequence[str] = ()):
         super().__init__(" ".join(message.split()))
         self.refusals = tuple(refusals)
+
+
+class NodeRefused(Exception):
+    """Why a node cannot be imported."""

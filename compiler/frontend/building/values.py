@@ -11,17 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from compiler.frontend.building import small_types
+from compiler.frontend.building.refusal import NodeRefused
 from compiler.graph.fusion import MOST_INPUTS
 from compiler.graph.graph import DTYPES, Graph, Node, TensorType
 from compiler.ops.registry import infer
 from compiler.graph.reference import evaluate_node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.graph.room import VARIABLE, most_bytes
-from compiler.te import is_float, is_integer, numpy_dtype
-
-
-class NodeRefused(Exception):
-    """Why a node cannot be imported."""
+from compiler.te import SMALL, is_float, is_integer, numpy_dtype
 
 
 def dtype_name(dtype: np.dtype) -> str:
@@ -40,15 +38,18 @@ class Value:
     """A tensor of a network.
 
     `name` is its name in the graph, if it stands there already; `array` its elements, if they are
-    known: always, or (`given`) for this run alone. `role` is what a refusal calls it.
+    known: always, or (`given`) for this run alone. `role` is what a refusal calls it. One of a type
+    of `SMALL` has the name of what carries it (`compiler.frontend.building.small_types`); `numbers`
+    gives its numbers where they are there already.
     """
 
-    __slots__ = ("array", "dtype", "given", "name", "role", "shape", "tracer")
+    __slots__ = ("array", "dtype", "given", "name", "numbers", "role", "shape", "tracer")
 
     def __init__(self, tracer: "Tracer", shape: Sequence[int], dtype: str, name: str | None = None,
                  array: np.ndarray | None = None, given: bool = False, role: str = ""):
         self.tracer, self.shape, self.dtype = tracer, tuple(shape), dtype
         self.name, self.array, self.given, self.role = name, array, given, role or name or ""
+        self.numbers: Callable[[], Value] | None = None
 
     def __repr__(self) -> str:
         return f"{self.role or 'a constant'}: {self.dtype}{list(self.shape)}"
@@ -104,6 +105,10 @@ class Value:
         """`yes` where this holds, else `no`; one of them at least is a value."""
         first = yes if isinstance(yes, Value) else no
         return self._emit("where", first.like(yes), first.like(no))
+
+    def retyped(self, dtype: str) -> "Value":
+        """The value of the same name as a small type that it carries, or as the carrier."""
+        return Value(self.tracer, self.shape, dtype, self.name, None, self.given, self.role)
 
     def astype(self, dtype: str) -> "Value":
         return self if dtype == self.dtype else self._emit("cast", to=dtype)
@@ -210,7 +215,19 @@ class Tracer:
         self.builder.add_input(name, type_)
         if array is not None:
             self.feeds[name] = array
-        return Value(self, type_.shape, type_.dtype, name)
+        value = Value(self, type_.shape, type_.dtype, name)
+        return self._unpacked(value) if type_.dtype in SMALL else value
+
+    def _unpacked(self, value: Value) -> Value:
+        """An input of a small type, by what carries it."""
+        name = value.name or ""
+        codes = self.builder.fresh(f"{name}.codes")
+        self.builder.emit("bitcast", self.builder.fresh_node(codes), [name], codes, to="uint8")
+        around, self.current = self.current, name
+        try:
+            return small_types.from_bytes(Value(self, value.shape, "uint8", codes), value.dtype)
+        finally:
+            self.current = around
 
     def constant(self, array: Any, role: str = "", given: bool = False) -> Value:
         """Elements that are known; those of the model itself have a name as their role."""
@@ -230,6 +247,9 @@ class Tracer:
             return self.emit(op, *operands, **attrs)
         like = next(operand for operand in operands if isinstance(operand, Value))
         values = [like.like(operand) for operand in operands]
+        if self.run is None and any(value.dtype in SMALL for value in values) and any(
+                value.array is None for value in values):
+            return small_types.answered(self, op, values, attrs)
         empty = any(0 in value.shape or value.dtype not in DTYPES for value in values)
         if empty or all(value.constant for value in values) and op != "dequantizelinear":
             return self._folded(op, values, attrs, empty)

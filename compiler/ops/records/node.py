@@ -12,8 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from compiler.te import SMALL
+
 DTYPES = ("float32", "int8", "uint8", "int32", "int64", "bool", "float16", "bfloat16", "float64",
           "int16", "uint16", "uint32", "uint64")
+"""Types that operators compute with. Inputs and outputs of networks may also have those of `SMALL`,
+which `bitcast` alone reads and makes.
+"""
 MOST_DIMENSIONS = 64
 """NumPy's limit."""
 
@@ -32,8 +37,9 @@ class TensorType:
     dtype: str
 
     def __post_init__(self):
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
+        if self.dtype not in DTYPES and self.dtype not in SMALL:
+            raise ValueError(f"dtype must be one of {', '.join((*DTYPES, *SMALL))}, not "
+                             f"{self.dtype!r}")
         if any(type(extent) is not int or extent < 1 for extent in self.shape):
             raise ValueError(f"shape must hold integers of at least 1, not {self.shape!r}")
         if len(self.shape) > MOST_DIMENSIONS:

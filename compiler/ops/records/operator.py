@@ -127,6 +127,7 @@ class Operator:
     kind : what it may be fused with.
     data_inputs : inputs that are data, the first ones; those that follow are parameters. None: all.
     parameters : the ranges of the parameters, which must then be constants.
+    reads_small : it takes inputs of `compiler.te.SMALL`.
     by_rows : each row of the result, along the last axis, comes from that row of the first input.
     channels_last : how it computes the same with channels last; elementwise operators do unless
         told otherwise.
@@ -182,6 +183,7 @@ class Operator:
     kind: Kind = Kind.OPAQUE
     data_inputs: int | None = None
     parameters: Callable[[Sequence[Array]], Sequence[Range]] | None = None
+    reads_small: bool = False
     by_rows: bool = False
     channels_last: ChannelsLast | None = None
     blocks: BlockForm | None = None

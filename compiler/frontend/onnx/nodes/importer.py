@@ -18,10 +18,12 @@ from compiler.frontend.building.binding import dimensions
 from compiler.frontend.onnx.nodes.functions import body_of, bound, types_of
 from compiler.frontend.onnx.nodes.maps import OWN
 from compiler.frontend.onnx.nodes.writer import REFUSED
+from compiler.frontend.building.small_types import to_bytes
 from compiler.frontend.building.values import NodeRefused, Tracer, Value, dtype_name, frozen
 from compiler.graph.graph import DTYPES, Node, TensorType
 from compiler.ops.records.rules import TypeRefused
 from compiler.graph.rewrite import Builder
+from compiler.te import SMALL
 
 Item = Any
 """What a name of a model stands for: a Value, a list of them, None, or `UNKNOWN`."""
@@ -214,12 +216,22 @@ class Importer(Tracer):
         values, nodes = {}, {}
         for output in proto.output:
             item = self.names.get(output)
-            if isinstance(item, Value) and item.name in makers and item.name not in values:
-                new = output if not self.depth else self.builder.fresh(output)
+            if isinstance(item, Value) and item.name in makers:
                 if not values:
                     nodes[makers[item.name]] = name
-                values[item.name], item.name, item.role = new, new, output
+                if item.name not in values:
+                    values[item.name], item.role = self._fresh(output, item), output
+                item.name = values[item.name]
         self.builder.rename(start, values, nodes)
+
+    def _fresh(self, output: str, item: Value) -> str:
+        """The name in the graph of what is computed for a model's value. A result of the model
+        itself that has a small type is made of what carries it.
+        """
+        if not self.depth and item.dtype in SMALL and output in {
+                value.name for value in self.model.graph.output}:
+            return self.builder.fresh(f"{output}.codes")
+        return output if not self.depth else self.builder.fresh(output)
 
     def _guessed(self, proto: onnx.NodeProto) -> dict[str, Item]:
         """Values of the types that ONNX infers, to judge the readers of a refused node by."""
@@ -273,6 +285,10 @@ class Importer(Tracer):
                 return self.builder.add_constant(name, _used(item))
             except ValueError as error:
                 raise NodeRefused(f"output {name!r} cannot be used: {error}") from None
+        if item.dtype in SMALL:
+            self.current = name
+            return self.builder.emit("bitcast", self.builder.fresh_node(f"{name}.bitcast"),
+                                     [self.enter(to_bytes(item))], name, to=item.dtype)
         self.builder.add(Node("identity", self.builder.fresh_node(name), (self.enter(item),),
                               (name,)))
         return name
@@ -292,12 +308,14 @@ def _versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
 
 
 def _require_given(graph: onnx.GraphProto, name: str, item: Value) -> None:
-    """Refuses an output of a type whose numbers are computed in another one."""
+    """Refuses an output of another type than its declared one, where either is one that processors
+    do not compute with.
+    """
     codes = {value.name: value.type.tensor_type.elem_type for value in graph.output}
-    told = codes.get(name, 0)
-    if item.array is None and told and dtype_name(element_type(told)) not in DTYPES:
-        raise NodeRefused(f"output {name!r} must be of a type that processors have, not "
-                          f"{onnx.TensorProto.DataType.Name(told)}")
+    told = dtype_name(element_type(codes[name])) if codes.get(name) else item.dtype
+    if item.array is None and told != item.dtype and not {told, item.dtype} <= {*DTYPES}:
+        raise NodeRefused(f"output {name!r} must be {told}, as the model declares it, not "
+                          f"{item.dtype}")
 
 
 def _used(item: Value) -> np.ndarray:

@@ -1,14 +1,15 @@
 """Conversions between element types."""
 
-import ml_dtypes
 import numpy as np
 import onnx
 
+from compiler.frontend.building.small_types import numbers
 from compiler.frontend.building.values import NodeRefused, Value, dtype_name
 from compiler.frontend.onnx.nodes.importer import element_type
 from compiler.frontend.onnx.nodes.registry import operator
-from compiler.frontend.onnx.operators.small_types import in_wider_type
+from compiler.frontend.onnx.operators.small_types import ROUND_MODES, narrowed, of_known
 from compiler.graph.graph import DTYPES
+from compiler.te import SMALL
 
 
 def code_of(dtype: str) -> int:
@@ -19,15 +20,21 @@ def code_of(dtype: str) -> int:
 
 
 def converted(t, x: Value, code: int, saturate: int = 1, round_mode: str = "up") -> Value:
-    """Converts between types. Conversions between types that processors have are compiled; others
-    are done once the elements are known, or give the numbers of a small type in a wider one.
+    """Converts between types. Conversions between types that processors have, and to and from small
+    types, are compiled; others are done once the elements are known.
     """
     target = element_type(code)
     name = dtype_name(target)
+    if round_mode not in ROUND_MODES:
+        raise NodeRefused(f"round_mode must be one of {', '.join(ROUND_MODES)}, not {round_mode!r}")
+    if x.dtype == name:
+        return x
+    if x.array is None and t.run is None and x.dtype in SMALL:
+        x = numbers(x)
     if x.dtype in DTYPES and name in DTYPES:
         return x.astype(name)
-    if x.array is None and t.run is None and name != "string":
-        return in_wider_type(x, name, bool(saturate))
+    if x.array is None and t.run is None and name in SMALL:
+        return narrowed(x, name, bool(saturate), round_mode)
     return t.computed(lambda array: _array(array, target, bool(saturate), round_mode), x)
 
 
@@ -39,44 +46,11 @@ def _array(array: np.ndarray, target: np.dtype, saturate: bool, round_mode: str)
         numbers = [float(element) for element in array.reshape(-1)]
         array = np.array(numbers, np.float64).reshape(array.shape)
         return array.astype(target)
-    if target.name == "float8_e8m0fnu":
-        return _exponents(array.astype(np.float32), saturate, round_mode)
-    if target.name.startswith("float8") or target.name.startswith("float4"):
-        return _small(array.astype(np.float32), target, saturate)
-    if target.name in ("int4", "uint4", "int2", "uint2"):
-        return array.astype(np.float32).astype(np.int64).astype(np.int8).astype(target)
-    return array.astype(target)
+    return of_known(array, target, saturate, round_mode)
 
 
 def _text(element: object) -> str:
     return str(element)
-
-
-def _small(array: np.ndarray, target: np.dtype, saturate: bool) -> np.ndarray:
-    """Converts to a small float; numbers beyond the largest become it, or the type's overflow
-    value.
-    """
-    info = ml_dtypes.finfo(target)
-    if saturate or target.name.startswith("float4"):
-        array = np.where(np.isnan(array), array, np.clip(array, float(info.min), float(info.max)))
-    elif target.name == "float8_e4m3fn":
-        array = np.where(np.abs(array.astype(target).astype(np.float32)) <= float(info.max),
-                         array, np.nan)
-    return array.astype(target)
-
-
-def _exponents(array: np.ndarray, saturate: bool, round_mode: str) -> np.ndarray:
-    """Converts to eight exponent bits: powers of two alone."""
-    bits = array.astype(np.float32).view(np.uint32)
-    exponent, rest = (bits >> 23) & 0xFF, bits & 0x7FFFFF
-    if round_mode == "nearest":
-        up = rest >= 0x400000
-    else:
-        up = (rest > 0) & (round_mode == "up")
-    exponent = exponent.astype(np.int64) + up
-    limit = 254 if saturate else 255
-    exponent = np.where(np.isnan(array), 255, np.minimum(exponent, limit))
-    return exponent.astype(np.uint8).view(ml_dtypes.float8_e8m0fnu)
 
 
 def cast(t, x, *, to, saturate=1, round_mode="up"):

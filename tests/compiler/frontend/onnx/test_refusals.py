@@ -176,8 +176,9 @@ def test_input_types() -> None:
     relu = helper.make_node("Relu", ["x"], ["y"])
     assert refusal(model(relu, dtype=TensorProto.STRING)) == (
         "m: input 'x' cannot be used: dtype must be one of float32, int8, uint8, int32, int64, "
-        "bool, float16, bfloat16, float64, int16, uint16, uint32, uint64, not 'string'; change its "
-        "type in the model")
+        "bool, float16, bfloat16, float64, int16, uint16, uint32, uint64, int4, uint4, int2, "
+        "uint2, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu, "
+        "float4_e2m1fn, not 'string'; change its type in the model")
     assert refusal(model(relu, shape=None)) == (
         "m: input 'x' must be a tensor with a shape; declare its type and shape in the model")
 

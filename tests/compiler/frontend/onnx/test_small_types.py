@@ -11,6 +11,7 @@ from compiler.frontend import ImportRefused, convert
 from compiler.frontend.onnx.operators.casts import _array
 from compiler.graph import evaluate, verify
 from compiler.graph.passes.pipeline import optimize, standard_passes
+from compiler.te import SMALL
 
 RNG = np.random.default_rng(8)
 FLOATS = {"FLOAT8E4M3FN": ml_dtypes.float8_e4m3fn, "FLOAT8E5M2": ml_dtypes.float8_e5m2,
@@ -32,28 +33,115 @@ def made(*nodes, shape, constants=(), dtype: int = TensorProto.FLOAT, given: int
 def found(graph, x: np.ndarray) -> np.ndarray:
     first, second = (run({"x": x})["y"] for run in
                      (lambda inputs: evaluate(verify(graph), inputs), CpuTarget().compile(graph)))
-    np.testing.assert_array_equal(first, second)
+    if first.dtype.name in SMALL:
+        np.testing.assert_array_equal(first.view(np.uint8), second.view(np.uint8))
+    else:
+        np.testing.assert_array_equal(first, second)
     return first
 
 
+def text_codes(x: np.ndarray, name: str, saturate: bool) -> np.ndarray:
+    """The codes that ONNX's text gives, each number compared with all of the type: the nearest, of
+    two as near the even one, and the type's own for what lies beyond them and for NaN.
+    """
+    kind = np.dtype(FLOATS[name])
+    grid = np.arange(8 if name == "FLOAT4E2M1" else 128, dtype=np.uint8)
+    values = grid.view(kind).astype(np.float64)
+    grid, values = grid[np.isfinite(values)], values[np.isfinite(values)]
+    top, step = values[-1], values[-1] - values[-2]
+    sign = 8 if name == "FLOAT4E2M1" else 128
+    nan = {"FLOAT8E4M3FN": 127, "FLOAT8E5M2": 126, "FLOAT4E2M1": 8}.get(name, 128)
+    codes = []
+    for number in x.astype(np.float64):
+        if np.isnan(number):
+            codes.append(nan)
+            continue
+        size, negative = min(abs(number), 2 * top), np.signbit(number)
+        gaps = np.abs(values - size)
+        near = np.flatnonzero(gaps == gaps.min())
+        code = int(grid[next((one for one in near if one % 2 == 0), near[0])])
+        beyond = size > top + step / 2 or size == top + step / 2 and grid[-1] % 2 == 1
+        if beyond and not saturate and name != "FLOAT4E2M1":
+            code = {"FLOAT8E5M2": 124, "FLOAT8E4M3FN": 127}.get(name, nan)
+        if name.endswith("FNUZ") and code in (0, nan):
+            negative = False
+        codes.append(code + sign * negative)
+    return np.array(codes, np.uint8)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("saturate", [0, 1])
 @pytest.mark.parametrize("name", FLOATS)
-def test_floats_of_eight_bits(name: str, saturate: int) -> None:
-    """Every number of the type, what lies halfway, and what lies beyond."""
+def test_floats_of_eight_bits(name: str, saturate: int, dtype: str) -> None:
+    """Every number of the type, what lies halfway, nearly so, and beyond, computed and known."""
     bits = 16 if name == "FLOAT4E2M1" else 256
-    numbers = np.arange(bits, dtype=np.uint8).astype(np.uint8)
-    grid = (numbers.view(FLOATS[name]) if bits == 256 else
-            np.array([0.5, 1, 1.5, 2, 3, 4, 6], np.float32)).astype(np.float32)
+    grid = np.arange(bits, dtype=np.uint8).view(FLOATS[name]).astype(dtype)
     grid = np.unique(grid[np.isfinite(grid)])
     halves = (grid[1:] + grid[:-1]) / 2
-    x = np.concatenate([grid, halves, np.nextafter(halves, np.float32(1e9)), RNG.normal(size=99),
-                        grid[-1:] * [1.03, 1.07, 3], [1e-30, 3e38]])
-    x = np.concatenate([x, -x, [] if bits == 16 else [np.nan, np.inf, -np.inf]]).astype(np.float32)
-    code = getattr(TensorProto, name)
+    x = np.concatenate([grid, halves, np.nextafter(halves, np.inf), RNG.normal(size=99),
+                        np.nextafter(halves, -np.inf), grid[-1:] * [1.03, 1.07, 3], [1e-30, 3e38],
+                        [-0.0, np.nan, np.inf]]).astype(dtype)
+    x, code = np.concatenate([x, -np.abs(x)]), getattr(TensorProto, name)
+    source = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    wanted = text_codes(x, name, bool(saturate))
+    known = _array(x, np.dtype(FLOATS[name]), bool(saturate), "up")
+    np.testing.assert_array_equal(known.view(np.uint8), wanted)
+    graph = made(helper.make_node("Cast", ["x"], ["y"], to=code, saturate=saturate), shape=x.shape,
+                 dtype=source, given=code)
+    run = found if dtype == "float32" else lambda graph, x: evaluate(graph, {"x": x})["y"]
+    np.testing.assert_array_equal(run(graph, x).view(np.uint8), wanted)
     graph = made(helper.make_node("Cast", ["x"], ["q"], to=code, saturate=saturate),
-                 helper.make_node("Cast", ["q"], ["y"], to=1), shape=x.shape)
-    wanted = _array(x, np.dtype(FLOATS[name]), bool(saturate), "up").astype(np.float32)
-    np.testing.assert_array_equal(found(graph, x), wanted)
+                 helper.make_node("Cast", ["q"], ["y"], to=1), shape=x.shape, dtype=source)
+    np.testing.assert_array_equal(run(graph, x), known.astype(np.float32))
+
+
+@pytest.mark.parametrize("saturate", [0, 1])
+@pytest.mark.parametrize("mode", ["up", "down", "nearest"])
+def test_powers_of_two(mode: str, saturate: int) -> None:
+    """Every power, what lies between, and what lies beyond: by the text, which says of numbers
+    beyond that they become the nearest or NaN, whatever they would be rounded to.
+    """
+    powers = 2.0 ** np.arange(-127, 128)
+    x = np.concatenate([powers, powers * 1.25, powers * 1.5, powers * (1 + 2 ** -20),
+                        powers * (2 - 2 ** -20), [0, -1, 2.0 ** -130, np.inf, np.nan]])
+    x = x.astype(np.float32)
+    low, high = (np.searchsorted(powers, x.clip(powers[0], powers[-1]), side) - (side == "right")
+                 for side in ("right", "left"))
+    middle = powers[low] * 1.5
+    code = {"up": high, "down": low, "nearest": np.where(x >= middle, high, low)}[mode]
+    lost = np.isnan(x) | (~((x >= powers[0]) & (x <= powers[-1])) & (not saturate))
+    wanted = np.where(lost, 255, code)
+    known = _array(x, np.dtype(ml_dtypes.float8_e8m0fnu), bool(saturate), mode)
+    np.testing.assert_array_equal(known.view(np.uint8), wanted)
+    graph = made(helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT8E8M0,
+                                  saturate=saturate, round_mode=mode), shape=x.shape,
+                 given=TensorProto.FLOAT8E8M0)
+    np.testing.assert_array_equal(found(graph, x).view(np.uint8), wanted)
+
+
+SMALL_NAMES = (*FLOATS, *WHOLE)
+
+
+@pytest.mark.parametrize("target", SMALL_NAMES)
+def test_between_small_types(target: str) -> None:
+    """Every code of every type, in another one: as its number is converted."""
+    for name in SMALL_NAMES:
+        kind = np.dtype({**FLOATS, **WHOLE}[name])
+        bits = 8 if name.startswith("FLOAT8") else 2 if name.endswith("INT2") else 4
+        x = np.arange(1 << bits, dtype=np.uint8).view(kind)
+        x = x[np.isfinite(x.astype(np.float32))]
+        graph = made(helper.make_node("Cast", ["x"], ["y"], to=getattr(TensorProto, target)),
+                     shape=x.shape, dtype=getattr(TensorProto, name),
+                     given=getattr(TensorProto, target))
+        numbers = x.astype(np.float32)
+        if target in FLOATS:
+            wanted = text_codes(numbers, target, True)
+            if target == name:
+                wanted = x.view(np.uint8)
+        else:
+            wide = 2 if target.endswith("INT2") else 4
+            wanted = numbers.astype(np.int64).astype(np.uint8) & ((1 << wide) - 1)
+        np.testing.assert_array_equal(evaluate(graph, {"x": x})["y"].view(np.uint8), wanted, name)
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -106,18 +194,11 @@ def test_quantized_to_eight_bits(name: str) -> None:
     np.testing.assert_array_equal(found(graph, x), wanted)
 
 
-def test_types_that_are_refused() -> None:
-    """As an output, and where numbers of the type are computed in no other."""
-    for name in ("INT4", "FLOAT8E5M2"):
-        code = getattr(TensorProto, name)
-        with pytest.raises(ImportRefused) as refused:
-            made(helper.make_node("Cast", ["x"], ["y"], to=code), shape=[2], given=code)
-        assert str(refused.value) == (
-            f"m: output 'y' must be of a type that processors have, not {name}")
+def test_way_of_rounding() -> None:
     with pytest.raises(ImportRefused, match=(
-            r"n \(Cast\): what is converted to float8_e8m0fnu must be a constant: no processor has "
-            "the type; ")):
-        made(helper.make_node("Cast", ["x"], ["y"], "n", to=TensorProto.FLOAT8E8M0), shape=[2])
+            r"n \(Cast\): round_mode must be one of up, down, nearest, not 'even'; ")):
+        made(helper.make_node("Cast", ["x"], ["y"], "n", to=TensorProto.FLOAT8E8M0,
+                              round_mode="even"), shape=[2], given=TensorProto.FLOAT8E8M0)
 
 
 @pytest.mark.parametrize("name", WHOLE)

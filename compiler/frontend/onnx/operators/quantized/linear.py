@@ -9,17 +9,18 @@ import ml_dtypes
 import numpy as np
 import onnx
 
+from compiler.frontend.building.small_types import carrier, numbers
 from compiler.frontend.building.values import NodeRefused, Value, axes_of, dtype_name
 from compiler.frontend.onnx.nodes.importer import element_type
 from compiler.frontend.onnx.nodes.registry import MICROSOFT, operator
 from compiler.frontend.onnx.operators.casts import code_of, converted
-from compiler.frontend.onnx.operators.small_types import WHOLE
 from compiler.frontend.onnx.operators.quantized.widening import widened
 from compiler.te import is_integer
 
 QUARK, VITIS = "com.amd.quark", "com.vai.quantize"
 """AMD's quantizers: ONNX's operators for more types."""
 STEPS = ("int8", "uint8", "int16", "uint16")
+WHOLE = ("int4", "uint4", "int2", "uint2")
 
 
 @operator("VitisQuantizeLinear", domain=VITIS)
@@ -39,7 +40,7 @@ def quantize_linear(t, x, scale, zero=None, *, axis=1, block_size=0, output_dtyp
     zero = None if zero is None else _along(x, zero, axis, block_size)
     wide = dtype_name(element_type(precision)) if precision else (
         "float64" if x.dtype == "float64" else "float32")
-    steps = x.astype(wide) / scale.astype(wide)
+    steps = x.astype(wide) / converted(t, scale, code_of(wide))
     if not dtype.startswith(("int", "uint")):
         moved = steps if zero is None else steps + converted(t, zero, code_of(wide))
         return converted(t, moved, code_of(dtype), saturate)
@@ -59,6 +60,8 @@ def quantize_linear(t, x, scale, zero=None, *, axis=1, block_size=0, output_dtyp
 def dequantize_linear(t, q, scale, zero=None, *, axis=1, block_size=0, output_dtype=0):
     dtype = dtype_name(element_type(output_dtype)) if output_dtype else scale.dtype
     constant = q.constant and (zero is None or zero.constant)
+    if q.dtype in WHOLE and q.array is None:
+        q = numbers(q)
     if q.dtype in WHOLE and constant and not block_size:    # blocks have operators of their own
         q, zero = _steps_in_bytes(t, q, zero, axis), None
     elif q.dtype in (*STEPS, *WHOLE) and zero is not None and zero.constant and not block_size:
@@ -73,13 +76,14 @@ def dequantize_linear(t, q, scale, zero=None, *, axis=1, block_size=0, output_dt
             return whole
     scale = _along(q, scale, axis, block_size)
     zero = None if zero is None else _along(q, zero, axis, block_size)
-    integer = is_integer(q.dtype) or q.dtype in ("int4", "uint4", "int2", "uint2")
-    wide = onnx.TensorProto.INT32 if integer and q.dtype != "int64" else onnx.TensorProto.FLOAT
+    is_whole = is_integer(q.dtype) and q.dtype != "int64"
+    wide = onnx.TensorProto.INT32 if is_whole else onnx.TensorProto.FLOAT
     wide = onnx.TensorProto.INT64 if q.dtype == "uint32" else wide
     steps = converted(t, q, wide)
     if zero is not None:
         steps = steps - converted(t, zero, wide)
-    return (steps.astype("float32") * scale.astype("float32")).astype(dtype)
+    factor = converted(t, scale, onnx.TensorProto.FLOAT)
+    return (steps.astype("float32") * factor).astype(dtype)
 
 
 def _of_channels(t, q: Value, scale: Value, zero: Value | None, axis: int, block_size: int
@@ -132,16 +136,17 @@ def _narrow(t, x: Value, scale: Value, zero: Value | None, axis: int, dtype: str
     """Integers of few bits, in bytes: those of bytes within bounds, which one scale puts before the
     quantization, where integer operators have them.
     """
-    wide, info = WHOLE[dtype][0], ml_dtypes.iinfo(np.dtype(dtype))
+    wide, info = carrier(dtype), ml_dtypes.iinfo(np.dtype(dtype))
     zero = None if zero is None else _in_bytes(t, zero)
     bounds = int(info.min), int(info.max)
     if scale.size > 1 or x.dtype != "float32":
         steps = plain(t, "quantizelinear", x, scale, zero, axis, wide)
-        return steps.maximum(bounds[0]).minimum(bounds[1])
+        return steps.maximum(bounds[0]).minimum(bounds[1]).retyped(dtype)
     step = np.float32(t.demand(scale, "scale").reshape(()))
     point = 0 if zero is None else int(t.demand(zero, "zero point").reshape(()))
     low, high = (float((bound - point) * step) for bound in bounds)
-    return plain(t, "quantizelinear", t.emit("clip", x, lo=low, hi=high), scale, zero, axis, wide)
+    clipped = t.emit("clip", x, lo=low, hi=high)
+    return plain(t, "quantizelinear", clipped, scale, zero, axis, wide).retyped(dtype)
 
 
 def _steps_in_bytes(t, q: Value, zero: Value | None, axis: int) -> Value:
@@ -159,7 +164,7 @@ def _in_bytes(t, value: Value) -> Value:
     """Known integers of few bits, each in a byte."""
     if value.dtype not in WHOLE:
         return value
-    array = t.demand(value, "zero point").astype(WHOLE[value.dtype][0])
+    array = t.demand(value, "zero point").astype(carrier(value.dtype))
     return t.constant(array, value.role, given=value.given)
 
 
