@@ -115,11 +115,6 @@ def _inverted(x: Expr) -> Expr:
     return x ^ -1
 
 
-def _shifted(function: Callable) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """Shifts by the width or more leave nothing."""
-    return lambda a, b: np.where(b < a.dtype.itemsize * 8, function(a, b), 0)
-
-
 def _shape_hindrance(attrs: Attributes, shapes: Sequence[tuple[int, ...]]) -> str | None:
     first, second = shapes
     return None if first == second else f"its inputs must have one shape, not {first} and {second}"
@@ -203,9 +198,9 @@ FUNCTIONS: dict[str, Function] = {
                     Algebra(neutral=0, commutes=True)),
     "not": Function(1, "bit by bit", _inverted, np.invert, LOGICAL, Algebra(inverse="not")),
     "shl": Function(2, "a * 2**b; shifts by the width or more leave nothing", _binary("shl"),
-                    _shifted(np.left_shift), WHOLE, Algebra(neutral=0)),
-    "shr": Function(2, "a / 2**b, rounded down; shifts by the width or more leave nothing",
-                    _binary("shr"), _shifted(np.right_shift), WHOLE, Algebra(neutral=0)),
+                    np.left_shift, WHOLE, Algebra(neutral=0)),
+    "shr": Function(2, "a / 2**b, rounded down, by any b from 0 on",
+                    _binary("shr"), np.right_shift, WHOLE, Algebra(neutral=0)),
     "equal": Function(2, "whether a = b", _binary("eq"), np.equal, ANY),
     "less": Function(2, "whether a < b", _binary("lt"), np.less),
     "less_equal": Function(2, "whether a <= b", _binary("le"), np.less_equal),

@@ -219,11 +219,13 @@ def _pad_meaning(attrs: Attributes, x: np.ndarray, *values: np.ndarray) -> np.nd
     wide = np.full([(n - 1) * (gap + 1) + 1 for n, gap in zip(x.shape, between, strict=True)],
                    value, x.dtype)
     wide[tuple(slice(None, None, gap + 1) for gap in between)] = x
-    sides = list(zip(before, after, strict=True))
-    wide = wide[tuple(slice(max(-low, 0), n - max(-high, 0))
-                      for (low, high), n in zip(sides, wide.shape, strict=True))]
-    return np.pad(wide, [(max(low, 0), max(high, 0)) for low, high in sides],
-                  constant_values=value)
+    made = np.full([low + n + high for low, n, high in zip(before, wide.shape, after, strict=True)],
+                   value, x.dtype)
+    kept = [(max(low, 0), max(low, 0, min(low + n, extent)), low)
+            for low, n, extent in zip(before, wide.shape, made.shape, strict=True)]
+    made[tuple(slice(begin, end) for begin, end, _ in kept)] = wide[
+        tuple(slice(begin - low, end - low) for begin, end, low in kept)]
+    return made
 
 
 def _mirrored_places(mode: str, places: np.ndarray, extent: int) -> np.ndarray:

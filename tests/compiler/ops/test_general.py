@@ -59,6 +59,7 @@ CASES = [
     Case("expand", ((4, 1),), {"shape": (3, 4, 5)}),
     Case("reverse", (X,), {"axes": (0, 2)}),
     Case("pad", (X, ()), {"mode": "constant", "before": (1, 0, -2), "after": (0, 2, 1)}),
+    Case("pad", (X, ()), {"mode": "constant", "before": (6, -5, 0), "after": (-4, 3, 0)}),
     Case("pad", (X, ()), {"mode": "constant", "before": (1, 0, 0), "after": (0, -1, 2),
                           "between": (0, 1, 2)}),
     *(Case("pad", ((3, 1, 5),), {"mode": mode, "before": (2, 1, -1), "after": (2, 0, 4)})
@@ -148,6 +149,19 @@ def test_the_expression_is_the_meaning(place: int, rng: np.random.Generator) -> 
                                        limit, limit, err_msg=dtype)
         else:
             np.testing.assert_array_equal(found, wanted, err_msg=dtype)
+
+
+@pytest.mark.parametrize("op", ["shl", "shr"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_shifts_by_the_width_or_more_leave_the_sign(op: str, dtype: str) -> None:
+    numbers = np.array([5, -3], np.int64).astype(dtype)[:, None]
+    amounts = np.array([0, 7, 8, 31, 32, 63, 64, 100], dtype)
+    node = Node(op, "n", ("a", "b"), ("y",))
+    wanted = [[(int(a) << int(b) if op == "shl" else int(a) >> int(b)) for b in amounts]
+              for a in numbers.ravel()]
+    exact = np.array([[one % 2**64 for one in row] for row in wanted], np.uint64).astype(dtype)
+    np.testing.assert_array_equal(evaluate_node(node, [numbers, amounts]), exact)
+    np.testing.assert_array_equal(compiled(node, [numbers, amounts]), exact)
 
 
 @pytest.mark.parametrize(("op", "types", "attrs", "sentence"), [
