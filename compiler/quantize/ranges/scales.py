@@ -77,7 +77,7 @@ def quantized_weight(weight: Array, axis: int, bias: Array, source: np.float32, 
     others = tuple(i for i in range(weight.ndim) if i != axis)
     greatest = np.abs(weight).max(axis=others)
     whole = (greatest / np.float32(WEIGHT_LIMIT) if bits == 8
-             else _least_squares(np.moveaxis(weight, axis, 0), bits))
+             else least_squares(np.moveaxis(weight, axis, 0), bits))
     scale = np.where(greatest > 0, whole,
                      np.abs(bias) / source / EMPTY_STEPS)
     limit = WIDE_BIAS_LIMIT if activation_bits == 16 and accumulator_bits <= 32 else BIAS_LIMIT
@@ -98,7 +98,8 @@ def quantized_weight(weight: Array, axis: int, bias: Array, source: np.float32, 
 CANDIDATES, TURNS = 48, 4       # scales that are tried for a channel; how often the best is refined
 
 
-def _least_squares(weight: Array, bits: int) -> Array:
+def least_squares(weight: Array, bits: int, candidates: int = CANDIDATES, turns: int = TURNS
+                  ) -> Array:
     """The scale of each channel [channels, ...] with the least squared error after rounding, found
     among candidates and refined: rounded to steps q, w is nearest to q * <w, q> / <q, q>.
     """
@@ -106,9 +107,9 @@ def _least_squares(weight: Array, bits: int) -> Array:
     low, high = -(1 << bits - 1), (1 << bits - 1) - 1
     greatest = np.abs(rows).max(axis=1)
     best, least = np.ones(len(rows)), np.full(len(rows), np.inf)
-    for share in np.linspace(0.2, 1.0, CANDIDATES):
+    for share in np.linspace(0.2, 1.0, candidates):
         scale = np.where(greatest > 0, share * greatest / max(high, 1), 1)
-        for _ in range(TURNS):
+        for _ in range(turns):
             steps = np.rint(rows / scale[:, None]).clip(low, high)
             error = ((rows - steps * scale[:, None]) ** 2).sum(axis=1)
             better = error < least
