@@ -42,7 +42,7 @@ from compiler.quantize.plans.plan import (Plan, disproportionate, in_own_scales,
 from compiler.quantize.plans.writer import write
 from compiler.quantize.ranges.calibration import Samples, program
 from compiler.quantize.ranges.observers import Observer, observer
-from compiler.quantize.ranges.groups import Groups
+from compiler.quantize.ranges.groups import WeightGroups
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from compiler.quantize.ranges.scales import ACCUMULATOR_BITS, ACTIVATION_BITS, Scale
 from compiler.quantize.ranges.sets import CalibrationSet, calibration_set
@@ -251,7 +251,8 @@ def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]]
     """
     network, bits = prepare(convert(model)), bits_by_name(weight_bits)
     network.weight_bits = chosen_bits(network, {}, bits)
-    network.weight_groups = Groups.of(weight_groups, scale_bits, min(bits.values(), default=8))
+    network.weight_groups = WeightGroups.of(weight_groups, scale_bits,
+                                            min(bits.values(), default=8))
     unknown = set(network.graph.values).difference(ranges)
     plan = make_plan(network, {}, unknown)
     if kept := disproportionate(network, plan, ranges):
@@ -272,12 +273,12 @@ class _Options:
     activation_bits: int
     accumulator_bits: int
     patterns: tuple[Pattern | TermPattern, ...]
-    weight_groups: Groups | None = None
+    weight_groups: WeightGroups | None = None
 
 
-def _groups(options: _Options, size: int | None, scale_bits: int | None) -> Groups | None:
+def _groups(options: _Options, size: int | None, scale_bits: int | None) -> WeightGroups | None:
     """The groups of weights that were asked for."""
-    return Groups.of(size, scale_bits, min(options.weight_bits.values(), default=8),
+    return WeightGroups.of(size, scale_bits, min(options.weight_bits.values(), default=8),
                      options.activation_bits, options.accumulator_bits)
 
 

@@ -12,7 +12,7 @@ from compiler.ops.registry import OPERATORS, find
 from compiler.quantize.networks.matching import Match
 from compiler.quantize.networks.names import Names
 from compiler.quantize.networks.weights import WEIGHTED
-from compiler.quantize.ranges.groups import Groups
+from compiler.quantize.ranges.groups import WeightGroups
 
 FUNCTION = "function"
 """The operator of a layer that is several elementwise operators."""
@@ -109,7 +109,7 @@ class LayeredNetwork:
     weight_bits: Mapping[str, int] = field(default_factory=dict)
     activation_bits: int = 8
     accumulator_bits: int = 32
-    weight_groups: Groups | None = None
+    weight_groups: WeightGroups | None = None
     matched: Mapping[str, Match] = field(default_factory=dict)
 
     @property

@@ -28,15 +28,15 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
-    """Groups of so many inputs; their scales have so many bits."""
+class WeightGroups:
+    """WeightGroups of so many inputs; their scales have so many bits."""
 
     size: int
     scale_bits: int = 8
 
     @classmethod
     def of(cls, size: int | None, scale_bits: int | None, least: int, activation_bits: int = 8,
-           accumulator_bits: int = 32) -> "Groups | None":
+           accumulator_bits: int = 32) -> "WeightGroups | None":
         """The groups of a request; `least` are the fewest bits of any weight."""
         if size is None:
             if scale_bits is not None:
@@ -55,7 +55,7 @@ class Groups:
         return cls(size, scale_bits or 8)
 
 
-def grouped_weight(rows: Array, bits: int, groups: Groups, bias: Array, source: np.float32
+def grouped_weight(rows: Array, bits: int, groups: WeightGroups, bias: Array, source: np.float32
                    ) -> tuple[Array, Array]:
     """Quantizes a weight [channels, inputs] to int16 steps and a float32 scale for each channel.
 
@@ -87,7 +87,7 @@ def _integers(cut: Array, scales: Array, bits: int) -> Array:
     return whole.clip(-(1 << bits - 1), (1 << bits - 1) - 1)
 
 
-def _unit(cut: Array, wanted: Array, bits: int, groups: Groups) -> Array:
+def _unit(cut: Array, wanted: Array, bits: int, groups: WeightGroups) -> Array:
     """The scale of each channel: the greatest of its groups has the greatest factor, or one with
     which sums fit."""
     sums = 128 * (np.abs(_integers(cut, wanted, bits)).sum(axis=2) * wanted).sum(axis=1)

@@ -6,7 +6,7 @@ import pytest
 from compiler.frontend.onnx.importing import convert
 from compiler.graph import evaluate, optimize
 from compiler.quantize import quantize
-from compiler.quantize.ranges.groups import SUMS, Groups, grouped_weight
+from compiler.quantize.ranges.groups import SUMS, WeightGroups, grouped_weight
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from compiler.quantize.ranges.scales import quantized_weight
 from tests.support.grouped_layers import WIDTH, network
@@ -27,7 +27,8 @@ def factors_of(steps: np.ndarray, size: int, bits: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("bits", [4, 2])
-@pytest.mark.parametrize("groups", [Groups(16), Groups(32), Groups(32, 16), Groups(64)])
+@pytest.mark.parametrize("groups", [
+    WeightGroups(16), WeightGroups(32), WeightGroups(32, 16), WeightGroups(64)])
 def test_weights_are_few_bits_times_factors(bits, groups, rng) -> None:
     weight = rng.standard_normal((20, 90)) * rng.uniform(0.2, 3, (20, 3)).repeat(30, axis=1)
     weight[4], weight[5, :32] = 0, 0
@@ -45,15 +46,15 @@ def test_scales_of_16_bits_lose_less(rng) -> None:
     """Where groups lie far apart, factors of 8 bits are coarse in the smallest."""
     weight = (rng.standard_normal((20, 4, 32)) * [[[1], [0.1], [0.03], [0.01]]]).reshape(20, -1)
     errors = [np.abs(weight - steps * scale[:, None]).reshape(20, 4, 32)[:, 3].max()
-              for steps, scale in (grouped_weight(weight, 4, Groups(32, bits), NOTHING, SOURCE)
-                                   for bits in (8, 16))]
+              for steps, scale in (grouped_weight(weight, 4, WeightGroups(32, bits), NOTHING,
+                                                  SOURCE) for bits in (8, 16))]
     assert errors[1] < 0.8 * errors[0]
 
 
 def test_sums_and_biases_fit_the_accumulator(rng) -> None:
     weight = rng.choice([-1.0, 0.9, 1.0], (20, 4096))
     bias = np.full(20, 1e6)
-    steps, scale = grouped_weight(weight, 4, Groups(32, 16), bias, SOURCE)
+    steps, scale = grouped_weight(weight, 4, WeightGroups(32, 16), bias, SOURCE)
     assert 128 * np.abs(steps.astype(np.int64)).sum(axis=1).max() <= 1.01 * SUMS
     assert np.abs(bias / SOURCE / scale).max() <= 1.01 * SUMS
 
@@ -69,7 +70,7 @@ def test_sums_and_biases_fit_the_accumulator(rng) -> None:
                         "and 32")])
 def test_other_groups_are_refused(given, shown) -> None:
     with pytest.raises(QuantizeRefused) as refusal:
-        Groups.of(*given)
+        WeightGroups.of(*given)
     assert str(refusal.value) == shown
 
 
@@ -86,10 +87,9 @@ def test_the_file_is_read_back_to_the_same_integers(rng) -> None:
     for weight in weights[1:3]:
         assert factors_of(weight, 32, 4).max() > 100
     assert next(one.version for one in quantized.model.opset_import if not one.domain) >= 21
-    ours, own = (evaluate(graph, {"x": samples}) for graph in (read, optimize(
-        quantized.graph_of({"N": 16}))))
-    np.testing.assert_array_equal(*(found[graph.outputs[0]] for found, graph in (
-        (ours, read), (own, quantized.graph))))
+    ours, own = (evaluate(graph, {"x": samples})[graph.outputs[0]] for graph in (
+        read, optimize(quantized.graph_of({"N": 16}))))
+    np.testing.assert_array_equal(ours, own)
 
 
 def test_groups_have_less_noise_than_channels(rng) -> None:
