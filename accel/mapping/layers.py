@@ -10,6 +10,7 @@ from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
 from accel.mapping.builders import movement, pools, products, row_layers, vector_layers
 from accel.mapping.builders.channel_parts import channel_parts
+from accel.mapping.builders.grouped import product_of_groups
 from accel.mapping.builders.layer import Builder, MappedLayer, leading_refusal
 from accel.mapping.builders.residuals import PRODUCT, product_with_residual
 from accel.mapping.builders.stream_layers import streamed
@@ -174,6 +175,9 @@ def _in_form(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: B
 
 def _product(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: Blocks
              ) -> MappedLayer | tuple[MappedLayer, ...]:
+    grouped = product_of_groups(node, graph, known, machine, blocks)
+    if grouped is not None:
+        return grouped
     if node.op not in PRODUCT:
         built = LAYERS[node.op](node, graph, known, blocks)
         return _in_parts(node, graph, known, machine, blocks, built) or built

@@ -11,12 +11,22 @@ segments on the host from the first layer to the last, copies across the border,
 accelerator (times only), and whether the functional simulator and the CPU give the same bytes.
 `error` is the distance of the output from the same network with softmax, layer normalization and
 all else in float between quantizations, in dB. Exit status 1: bytes differ.
+
+`groups` compiles the step of a Llama with weights of 8 bits on the machine as it is, and with
+weights of 4 bits and scales of groups in all layers but the first and the last on the same machine
+with ``weight_bits = [8, 4]``; times only, in the cycle simulator. A CASE is the size of a group,
+and the bits of its scale: ``32x8``. Prints ``CASE_cycles`` and ``CASE_part``, the part of the
+cycles of 8 bits.
+
+`noise` prints ``NETWORK_CASE``, the signal to noise of the outputs in dB: with weights of 8 bits,
+of 4 with a scale for each channel, and with scales of groups; images are of 32 x 32.
 """
 
 import time
 from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +35,7 @@ from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.sim.timed import cycle
+from bench.accelerator.weights import with_bits
 from bench.frame import Bench, Sheet
 from bench.inputs.float_networks import image
 from bench.support import long_contexts
@@ -33,6 +44,7 @@ from compiler.frontend.onnx.importing import convert
 from compiler.graph import evaluate, optimize
 from compiler.graph.graph import Graph
 from compiler.graph.passes.pipeline import standard_passes
+from compiler.quantize import quantize, quantize_ranges
 from lockstep.testing import zoo
 from lockstep.testing.networks import decoders
 from lockstep.testing.networks.decoders import DecoderSizes
@@ -40,6 +52,7 @@ from runtime.driver.decoding import Decoder
 
 MACHINE = Path(__file__).parents[2] / "examples" / "machines" / "normalize.py"
 DEPTH = 64                          # channels of a head
+GROUPS = ("32x8", "128x8", "32x16")
 ENDS = ("quantize", "dequantize", "to_int8", "to_uint8")
 """What the host does before the first layer and after the last."""
 
@@ -127,6 +140,43 @@ def normalize(sheet: Sheet) -> None:
             print(f"{name} {machine}: {len(between)} segments on the host, "
                   f"{len(module.partition.copies)} copies, {cycles:,} cycles, "
                   f"{'equal' if same else 'DIFFERENT'}", flush=True)
+
+
+@BENCH.part(GROUPS, GROUPS, extra=True)
+def groups(sheet: Sheet) -> None:
+    net = zoo.ZooNetwork("llama_small_step", sheet.places)
+    decoders.llama(net, sizes_of("llama", sheet.layers, sheet.width), True)
+    filled = zoo.fill(net.finish())
+    model = zoo.float_model(net, filled)
+
+    def cycles(machine: Machine, **options: Any) -> int:
+        graph = convert(quantize_ranges(model, filled.ranges, **options), net.name)
+        module = lockstep.compile(graph, "accel,cpu", machine=machine, sim="cycle")
+        return sum(cycle.simulate(machine, segment.program, values=False).cycles
+                   for segment in module.accelerated)
+
+    whole = cycles(sheet.machine)
+    sheet.figure("int8_cycles", whole)
+    for case in sheet.cases:
+        mine = cycles(with_bits(sheet.machine, 4), **in_groups(case))
+        sheet.figure(f"{case}_cycles", mine)
+        sheet.figure(f"{case}_part", mine / whole, ".3f")
+
+
+@BENCH.part(("gpt_small", "mobilenet_v1"), ("gpt_small", "mobilenet_v1"), extra=True)
+def noise(sheet: Sheet) -> None:
+    for name in sheet.cases:
+        net = zoo.network(name, None if name == "gpt_small" else 32)
+        model, samples = zoo.float_model(net, zoo.fill(net)), zoo.samples(net, 0)
+        for case, options in {"8": {}, "4": {"weight_bits": 4},
+                              **{case: in_groups(case) for case in GROUPS}}.items():
+            sheet.figure(f"{name}_{case}", quantize(model, samples, **options).decibels, ".1f")
+
+
+def in_groups(case: str) -> dict[str, Any]:
+    """The quantizer's options."""
+    size, bits = map(int, case.split("x"))
+    return {"weight_bits": 4, "weight_groups": size, "scale_bits": bits}
 
 
 def positions(text: str) -> list[int]:

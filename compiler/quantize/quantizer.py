@@ -42,6 +42,7 @@ from compiler.quantize.plans.plan import (Plan, disproportionate, in_own_scales,
 from compiler.quantize.plans.writer import write
 from compiler.quantize.ranges.calibration import Samples, program
 from compiler.quantize.ranges.observers import Observer, observer
+from compiler.quantize.ranges.groups import WeightGroups
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from compiler.quantize.ranges.scales import ACCUMULATOR_BITS, ACTIVATION_BITS, Scale
 from compiler.quantize.ranges.sets import CalibrationSet, calibration_set
@@ -178,7 +179,9 @@ def quantize(model: Any, calibration: CalibrationSet, *,
              observer: str = "minmax", percentile: float = 99.99, equalize: bool = False,
              bias_correction: bool = True, keep_float: Iterable[str] = (),
              budget: float | str | None = None,
-             weight_bits: int | Mapping[str, int] | Iterable[str] = 8, activation_bits: int = 8,
+             weight_bits: int | Mapping[str, int] | Iterable[str] = 8,
+             weight_groups: int | None = None, scale_bits: int | None = None,
+             activation_bits: int = 8,
              accumulator_bits: int = 32,
              sparsity: str | None = None, patterns: Sequence[Pattern | TermPattern] = (),
              made_for: Mapping[str, str] | None = None, example_inputs: Any = None,
@@ -203,6 +206,8 @@ def quantize(model: Any, calibration: CalibrationSet, *,
         that hurt most first, until it is met. Weights of fewer bits get 8 before that.
     weight_bits : 8, 4 or 2 bits for the weights of all layers but the first and the last; or bits
         by the names of layers, as for `keep_float`, ``*`` for all but these two.
+    weight_groups : matrices of weights of 4 or 2 bits have a scale for each 16 to 1,024 inputs, a
+        power of two, instead of one for each output channel; of `scale_bits`, 8 or 16, beside it.
     sparsity : ``2:4`` keeps the two largest weights of each four input channels in a row, in all
         layers but the first and the last; the figures compare with the pruned float network.
         ``none`` keeps all, for any machine.
@@ -222,6 +227,7 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     options = _Options(observer, percentile, equalize, bias_correction, tuple(keep_float),
                        Budget.of(budget), bits_by_name(weight_bits), pattern_of(sparsity),
                        activation_bits, accumulator_bits, tuple(patterns))
+    options = replace(options, weight_groups=_groups(options, weight_groups, scale_bits))
     if accumulator_bits not in ACCUMULATOR_BITS:
         raise ArgumentError(f"accumulator_bits must be 16, 24, 32, 40 or 48, not "
                             f"{accumulator_bits!r}")
@@ -238,12 +244,15 @@ def quantize(model: Any, calibration: CalibrationSet, *,
 
 
 def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]],
-                    weight_bits: int | Mapping[str, int] = 8) -> ModelProto:
+                    weight_bits: int | Mapping[str, int] = 8, weight_groups: int | None = None,
+                    scale_bits: int | None = None) -> ModelProto:
     """The QDQ form of a float model from the least and greatest element of each value; layers whose
-    values have none stay in float. `weight_bits` are as for `quantize`.
+    values have none stay in float. Bits and groups of weights are as for `quantize`.
     """
-    network = prepare(convert(model))
-    network.weight_bits = chosen_bits(network, {}, bits_by_name(weight_bits))
+    network, bits = prepare(convert(model)), bits_by_name(weight_bits)
+    network.weight_bits = chosen_bits(network, {}, bits)
+    network.weight_groups = WeightGroups.of(weight_groups, scale_bits,
+                                            min(bits.values(), default=8))
     unknown = set(network.graph.values).difference(ranges)
     plan = make_plan(network, {}, unknown)
     if kept := disproportionate(network, plan, ranges):
@@ -264,6 +273,13 @@ class _Options:
     activation_bits: int
     accumulator_bits: int
     patterns: tuple[Pattern | TermPattern, ...]
+    weight_groups: WeightGroups | None = None
+
+
+def _groups(options: _Options, size: int | None, scale_bits: int | None) -> WeightGroups | None:
+    """The groups of weights that were asked for."""
+    return WeightGroups.of(size, scale_bits, min(options.weight_bits.values(), default=8),
+                     options.activation_bits, options.accumulator_bits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +366,7 @@ class _Quantizer:
                                declined)
         self.network.activation_bits = options.activation_bits
         self.network.accumulator_bits = options.accumulator_bits
+        self.network.weight_groups = options.weight_groups
         self.kept = source.recurrent.reasons(self.network) | _named(self.network,
                                                                     options.keep_float)
         self.network.weight_bits = chosen_bits(self.network, self.kept, options.weight_bits)

@@ -99,6 +99,8 @@ def _figures(args: argparse.Namespace, options: Mapping[str, Any], quantized) ->
         "equalize": bool(args.equalize), "equalized_pairs": quantized.equalized,
         "bias_correction": args.bias_correction is not False, "budget": args.budget,
         "keep_float": args.keep_float, "weight_bits": args.weight_bits,
+        "weight_groups": args.weight_groups,
+        "scale_bits": args.scale_bits or (8 if args.weight_groups else None),
         "sparsity": options.get("sparsity"), "sparse": list(quantized.sparse),
         "activation_bits": options.get("activation_bits", 8),
         "fell_back": list(quantized.fell_back),
@@ -149,7 +151,9 @@ def _summary(figures: Mapping[str, Any]) -> Iterator[str]:
            f"int{figures['activation_bits']}, observer {figures['observer']}, "
            f"{figures['samples']} samples, no random numbers")
     if narrow := [layer for layer in layers if (layer["weight_bits"] or 8) < 8]:
-        yield f"{len(narrow)} of {len(layers)} layers with weights of fewer than 8 bits"
+        yield (f"{len(narrow)} of {len(layers)} layers with weights of fewer than 8 bits"
+               + (f"; matrices have scales of {figures['scale_bits']} bits for groups of "
+                  f"{figures['weight_groups']}" if figures["weight_groups"] else ""))
     if figures["sparse"]:
         yield f"{len(figures['sparse'])} of {len(layers)} layers with {figures['sparsity']} weights"
     for name in dict.fromkeys(layer["by"] for layer in layers if layer["by"]):

@@ -127,7 +127,7 @@ def add_verbose(parser: argparse.ArgumentParser) -> None:
 
 
 QUANTIZER = ("observer", "percentile", "equalize", "bias_correction", "keep_float", "budget",
-             "weight_bits", "sparsity", "activation_bits")
+             "weight_bits", "weight_groups", "scale_bits", "sparsity", "activation_bits")
 """Options of `compiler.quantize.quantize` that commands have."""
 
 
@@ -154,6 +154,11 @@ def add_quantizer(parser: argparse._ActionsContainer, budget: str = "--budget") 
     add("--weight-bits", action="append", default=[], metavar="BITS|LAYER=BITS",
         help="bits of weights, 8, 4 or 2: of all layers but the first and the last, or of this "
              "layer (repeatable); with a budget, the layers that hurt most get 8 until it is met")
+    add("--weight-groups", type=int, metavar="N",
+        help="matrices of weights of 4 or 2 bits have a scale for each N inputs, 16 to 1,024, a "
+             "power of two")
+    add("--scale-bits", type=int, choices=(8, 16),
+        help="bits of the scales of --weight-groups (default 8)")
     add("--sparsity", metavar="N:M",
         help="2:4 keeps the two largest weights of each four input channels in a row, in all "
              "layers but the first and the last; none keeps all, also for a machine that needs "

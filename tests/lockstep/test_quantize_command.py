@@ -12,6 +12,7 @@ import pytest
 from accel.machine.config import preset
 from examples.digits.data import held_out
 from lockstep.cli import main
+from tests.support.grouped_layers import network
 
 FLOAT = Path(__file__).parents[2] / "examples" / "digits" / "digits-float.onnx"
 INT8 = FLOAT.with_name("digits-int8.onnx")
@@ -67,6 +68,23 @@ def test_weights_of_few_bits(tmp_path, samples, capsys) -> None:
         assert main(["run", str(model), *more, *machine, "--sim", "functional"]) == 0
         said = capsys.readouterr().out
         assert "weights of 4 bits in memory" in said
+
+
+def test_scales_of_groups(tmp_path, rng, capsys) -> None:
+    onnx.save(network(rng), tmp_path / "net.onnx")
+    np.save(tmp_path / "x.npy", rng.standard_normal((4, 96)).astype(np.float32))
+    status = main(["quantize", str(tmp_path / "net.onnx"), "--calibration",
+                   str(tmp_path / "x.npy"), "--weight-bits", "4", "--weight-groups", "32",
+                   "--scale-bits", "16", "-o", str(tmp_path / "q.onnx")])
+    assert status == 0
+    assert ("2 of 4 layers with weights of fewer than 8 bits; matrices have scales of 16 bits for "
+            "groups of 32") in capsys.readouterr().out
+    config = replace(preset("tiny-1x4x4"), name="packed", weight_bits=(8, 4))
+    (tmp_path / "packed.toml").write_text(config.to_toml())
+    assert main(["run", str(tmp_path / "q.onnx"), "--target", f"accel:{tmp_path / 'packed.toml'}",
+                 "--shape", "N=2", "--sim", "functional"]) == 0
+    said = capsys.readouterr().out
+    assert "scales of 16 bits for groups of 32; weights of 4 bits in memory" in said
 
 
 def test_files_are_joined_and_the_budget_is_reported(tmp_path, capsys) -> None:

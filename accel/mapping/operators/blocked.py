@@ -32,7 +32,7 @@ dimensions.
 TILE = "nyxcbo"
 """Roles of the axes of a tile: images, rows, columns, blocks of channels, and in a block images and
 channels. With phases, `p` and `q` are the rows and columns of one position; sums that stay as they
-are have an axis `s` of the elements that they are cut into.
+are have an axis `s` of the elements that they are cut into, those of groups an axis `u` of these.
 """
 
 
@@ -295,6 +295,17 @@ class BlockedOperator:
         """The stages in acc, in order of computation."""
         return tuple(role for role in self.stages
                      if role in self.axes and role not in ("quantized", "output"))
+
+    @property
+    def sums(self) -> int:
+        """The accumulators of an output, of which those of groups have one for each."""
+        return sum(self.extents(role).get("u", 1)
+                   for role in self.accumulators if role not in self.numbers)
+
+    @property
+    def scales(self) -> int:
+        """The entries of res that hold the factors of groups, for a block of outputs."""
+        return prod(self.stages["factors"].shape[1:3]) if "factors" in self.stages else 0
 
     @property
     def numbers(self) -> tuple[str, ...]:

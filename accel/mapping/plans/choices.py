@@ -145,7 +145,8 @@ class Choices:
         return halves(self.machine.config, [*["out"] * (operator.stream is None),
                                             *["acc"] * bool(operator.accumulators),
                                             *["par"] * bool(operator.parameters),
-                                            *["res"] * bool(first.operator.residuals)])
+                                            *["res"] * bool(first.operator.residuals
+                                                            or first.operator.scales)])
 
     def are_bound(self, layers: Sequence[MappedLayer]) -> bool:
         """True if a plan binds a layer, or two in a row."""

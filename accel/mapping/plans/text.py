@@ -58,7 +58,9 @@ def described(operator: BlockedOperator) -> str:
     by = (f", by {operator.stream.name} in {shape.row_cycles} cycles a row" if operator.stream
           else "")
     planes = f", sums in {shape.planes} elements" if shape.planes else ""
-    return f"{', '.join(operator.stages)} of {shape}{gathered}{packed}{own}{step}{planes}{by}"
+    factors = f", {shape.scales} factors of groups" if shape.scales else ""
+    return (f"{', '.join(operator.stages)} of {shape}{gathered}{packed}{own}{factors}{step}"
+            f"{planes}{by}")
 
 
 def tiles_text(tiles: Tiles, threads: int) -> str:

@@ -68,7 +68,7 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
             written, pixels = _rows(config, shape, tiles, pixel)
         lanes = lanes + outputs * (shape.accumulators - 1 + shape.residuals)
         kernel = (shape.depth * channels * taps * shape.passes * (shape.weights or entry["wgt"])
-                  * shape.weight_bits // 8)
+                  * shape.weight_bits // 8) + channels * shape.scales * entry["res"]
     else:
         lanes = (lanes + outputs * (taps * shape.accumulators * max(shape.gathered, 1)
                                     + shape.totals)
@@ -198,7 +198,8 @@ def needs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
     if shape.weighted:
         needs += [("inp", pixels * (tiles.channels if shape.diagonal else tiles.depth)),
                   ("wgt", channels * _taps(shape, tiles) * tiles.depth * shape.passes)]
-        needs += [("res", outputs * shape.residuals)] * bool(shape.residuals)
+        res = outputs * shape.residuals + channels * shape.scales
+        needs += [("res", res)] if shape.residuals or shape.scales else []
     else:
         needs.append((read, (pixels * shape.inputs + shape.repeated) * _loaded(shape, tiles)))
     return [(name, need, have[name]) for name, need in needs]

@@ -203,12 +203,22 @@ class LayerSteps:
         for role in self.operator.residuals:
             self[role].compute_at(self.tile_loop)
             self[role].set_scope("res")
+        if self.operator.scales:
+            self["scales"].compute_at(self._kept("w", self.tile_loop))
+            self["scales"].set_scope("res")
+            self._add_groups()
         for role in self.operator.parameters:
             self[role].cache_read("par").compute_at(self._kept("w", self._reader_loop(role, loop)))
         for role in self.operator.tables:
             self[role].cache_read(self._scope(role, "tab"))
         if self.operator.row:
             self._pack_rows()
+
+    def _add_groups(self) -> None:
+        """Adds the sums of a group, of all outputs, before those of the next."""
+        groups, = (axis.name for axis in self.operator["total"].reduce_axes)
+        self["total"].reorder(groups, "n", "y", "x", "c", "b", "o")
+        self["total"].decompose_reduction(groups)
 
     def _scope(self, role: str, usual: str) -> str:
         """The buffer of a stage."""
@@ -260,9 +270,9 @@ class LayerSteps:
         outer += self._cut(window, piece_of(self.operator.window.kernel, self.tiles.pieces))
         passes = [reduced["passes"].name] if "passes" in reduced else []
         kernel, axes = [*inner, *window, *passes], partial(self._axes, "acc")
-        order = ([*axes("pqc"), *kernel, *axes("yx")]
+        order = ([*axes("pqcu"), *kernel, *axes("yx")]
                  if self.machine.config.dataflow == WEIGHT_STATIONARY
-                 else [*axes("pyxqc"), *kernel])
+                 else [*axes("pyxqcu"), *kernel])
         acc.reorder(*outer, *axes(AROUND), *order, "b", "o", reduced["lanes"].name)
         return self._alternating("acc", outer[-1]) if outer else self.tile_loop
 
@@ -327,7 +337,7 @@ class LayerSteps:
         """Replaces copies and sums by instructions."""
         self._copy(self.stages["output"], "store")
         for role in (*self.operator.inputs, *self.operator.residuals,
-                     *["w"] * self.computed_weights):
+                     *["scales"] * bool(self.operator.scales), *["w"] * self.computed_weights):
             self._copy(self.stages[role], "load")
         for role, scope in (("w", "wgt"), *((role, "par") for role in self.operator.parameters),
                             *((role, self._scope(role, "tab"))
@@ -364,7 +374,7 @@ class LayerSteps:
         """The loops of what vector computes, with the instructions that may compute it."""
         for role in self.computed:
             yield f"{self.stages[role]}_b", self._bodies(role)
-            if role in self.operator.numbers and self._is_folded(role):
+            if (role in self.operator.numbers or role == "total") and self._is_folded(role):
                 yield f"{self.stages[role]}_b_init", self._assigning
 
     def _bodies(self, role: str) -> list[Intrinsic]:

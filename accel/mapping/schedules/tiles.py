@@ -80,6 +80,7 @@ class Shape:
     row_cycles: int = field(default=0, repr=False)      # of a row by a stream unit, which is whole
     buffers: tuple[str, str, str] = field(default=("res", "out", "tab"), repr=False)
     repeats: bool = field(default=False, repr=False)    # a row of the input is one entry
+    scales: int = field(default=0, repr=False)          # entries of factors of groups for a channel
     only: bool = field(default=False, repr=False)       # of its program: nothing hides its ends
 
 
@@ -90,11 +91,11 @@ def shape_of(operator: BlockedOperator) -> Shape:
     tile = operator.extents("quantized")
     phases = tile.get("p", 1) * tile.get("q", 1)
     depth = operator.reduced["depth"].extent if "depth" in operator.reduced else 0
-    depth = depth if weighted else 1
+    depth = depth * operator.extents("acc").get("u", 1) if weighted else 1
     repeated = len(operator.repeated)
     return Shape(size["y"], size["x"], size["c"], max(depth, 1), window.kernel, window.strides,
                  weighted, len(operator.inputs) - repeated,
-                 len(operator.accumulators) - len(operator.numbers),
+                 operator.sums,
                  len(operator.parameters), operator.row,
                  not weighted and "params" in stages and len(stages["params"].shape) == 3,
                  window.dilations,
@@ -107,7 +108,7 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  prod(window.kernel) if "params_taps" in stages else 0, len(operator.numbers),
                  sum(bool(operator[role].reduce_axes) for role in operator.numbers),
                  operator.step, len(operator.residuals), tile.get("s", 0), operator.across,
-                 operator.sharers, **_streamed(operator))
+                 operator.sharers, scales=operator.scales, **_streamed(operator))
 
 
 def _streamed(operator: BlockedOperator) -> dict[str, Any]:
@@ -136,6 +137,8 @@ def smallest(shape: Shape) -> Tiles:
         return Tiles(1, 1, shape.channels, 1)
     if shape.numbers:
         return Tiles(1, 1, 1, 1, "input")
+    if shape.scales:
+        return Tiles(1, 1, 1, shape.depth)
     return Tiles(1, 1, 1, 1, pieces=max(shape.gathered, prod(shape.kernel)))
 
 
@@ -209,8 +212,8 @@ def next_larger(shape: Shape, tiles: Tiles) -> dict[str, Tiles]:
 
 
 def depths_of(shape: Shape) -> list[int]:
-    """Steps of input blocks; rows of windows are not cut."""
-    least = shape.depth if shape.row else 1
+    """Steps of input blocks; rows of windows are not cut, nor what has factors of groups."""
+    least = shape.depth if shape.row or shape.scales else 1
     return [depth for depth in range(least, shape.depth + 1) if shape.depth % depth == 0]
 
 

@@ -80,8 +80,8 @@ class _Writer:
         if refused:
             raise ImportRefused(f"{self.graph.name}: cannot be written as ONNX: "
                                 f"{'; '.join(refused)}; replace these in the network")
-        wide = any(node.op == "quantizelinear" and self.graph.values[node.outputs[0]].dtype
-                   in ("int16", "uint16") for node in self.graph.nodes)
+        wide = any(self.graph.values[value].dtype in ("int16", "uint16")
+                   for node in self.graph.nodes for value in _quantized(node))
         opset = max(OPSET, *(NEWER.get(node.op, 0) for node in self.graph.nodes), WIDE * wide)
         inner = [node.outputs[0] for node in self.graph.nodes
                  if node.outputs[0] not in self.graph.outputs]
@@ -163,6 +163,11 @@ class _Writer:
 
 
 Rule = Callable[[_Writer, Node], bool | None]
+
+
+def _quantized(node: Node) -> tuple[str, ...]:
+    """The values of a node that are quantized tensors."""
+    return {"quantizelinear": node.outputs, "dequantizelinear": node.inputs[:1]}.get(node.op, ())
 
 
 def _plain(op: str, **names: str) -> Rule:

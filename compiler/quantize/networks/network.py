@@ -12,6 +12,7 @@ from compiler.ops.registry import OPERATORS, find
 from compiler.quantize.networks.matching import Match
 from compiler.quantize.networks.names import Names
 from compiler.quantize.networks.weights import WEIGHTED
+from compiler.quantize.ranges.groups import WeightGroups
 
 FUNCTION = "function"
 """The operator of a layer that is several elementwise operators."""
@@ -94,6 +95,7 @@ class LayeredNetwork:
     """Layers in topological order and constants by name. `graph` gives inputs and outputs. The
     layers' weights and biases may be replaced in place; `place` begins the messages of refusals.
     `weight_bits` are those of the weights of layers that have fewer than 8, by `Layer.inner`;
+    of matrices these have a scale for each of `weight_groups`, where there are such;
     `activation_bits` are those of all activations, 8 or 16, `accumulator_bits` those of sums.
     `matched` says of layers, by their value, which pattern they are: its instruction's meaning
     takes their place.
@@ -107,6 +109,7 @@ class LayeredNetwork:
     weight_bits: Mapping[str, int] = field(default_factory=dict)
     activation_bits: int = 8
     accumulator_bits: int = 32
+    weight_groups: WeightGroups | None = None
     matched: Mapping[str, Match] = field(default_factory=dict)
 
     @property
@@ -128,7 +131,7 @@ class LayeredNetwork:
     def adopt(self, other: "LayeredNetwork") -> None:
         """Takes over the weights and biases of the same network with other extents."""
         self.weight_bits, self.activation_bits = other.weight_bits, other.activation_bits
-        self.accumulator_bits = other.accumulator_bits
+        self.accumulator_bits, self.weight_groups = other.accumulator_bits, other.weight_groups
         self.matched = {value: match for value, match in self.matched.items()
                         if value in other.matched}
         weighted = {layer.value: layer.node for layer in other.layers

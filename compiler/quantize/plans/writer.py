@@ -3,7 +3,8 @@
 quantizelinear and dequantizelinear stand around every quantized layer, as ONNX Runtime's quantizer
 puts them: activations uint8 with one scale and zero point a tensor (or int16, zero point 0),
 weights int8 with one scale an output channel and zero point 0, biases int32 with scale = input
-scale x weight scale. Weights of fewer bits are int8 with few values. A relu or clip is left out
+scale x weight scale. Weights of fewer bits are int8 with few values; with scales of groups they
+are int16, integers of few bits times the factor of their group. A relu or clip is left out
 where the quantizelinear behind it clamps at its bounds. What an instruction of the machine matches
 is a `quantized_map` of the quantized tensors, with that instruction's meaning.
 """
@@ -17,9 +18,11 @@ from compiler.graph.graph import Graph, Node, TensorType
 from compiler.quantize.networks.matching import Match
 from compiler.quantize.networks.names import Names
 from compiler.quantize.networks.network import Layer, LayeredNetwork, bounds, built
-from compiler.quantize.networks.weights import WEIGHTED, channel_axis, vector
+from compiler.quantize.networks.weights import (WEIGHTED, canonical, channel_axis, restored,
+                                                vector)
 from compiler.quantize.plans.meanings import meaning, sum_meaning
 from compiler.quantize.plans.plan import Plan
+from compiler.quantize.ranges.groups import grouped_weight
 from compiler.quantize.ranges.scales import Scale, quantized_bias, quantized_weight
 
 Array = np.ndarray
@@ -191,14 +194,26 @@ class _Writer:
         bias, source = vector(node, tensors), self.scales[data].scale
         groups = node.attrs.get("group", 1) if axis else 1
         largest = np.abs(bias).reshape(groups, -1).max(axis=0)
-        steps, scale = quantized_weight(tensors[weight], axis, largest, source, bits,
-                                        self.network.activation_bits,
-                                        self.network.accumulator_bits)
+        steps, scale = self._in_groups(node, bits, largest) or quantized_weight(
+            tensors[weight], axis, largest, source, bits, self.network.activation_bits,
+            self.network.accumulator_bits)
         inputs = [self._dequantized(data), self._steps(weight, steps, scale, axis)]
         if more:
             both = source * np.tile(scale, groups)
             inputs.append(self._steps(more[0], quantized_bias(bias, both), both, 0))
         return inputs
+
+    def _in_groups(self, node: Node, bits: int, bias: Array) -> tuple[Array, Array] | None:
+        """The weight of few bits with scales of groups, and the scales of channels; None of one
+        that is no matrix of several groups."""
+        groups, weight = self.network.weight_groups, self.network.tensors[node.inputs[1]]
+        alike = canonical(node, weight)
+        count, _, depth, taps = alike.shape
+        if groups is None or bits == 8 or (count, taps) != (1, 1) or depth <= groups.size:
+            return None
+        steps, scale = grouped_weight(alike[0, :, :, 0], bits, groups, bias,
+                                      self.scales[node.inputs[0]].scale)
+        return restored(node, steps[None, :, :, None], weight.shape), scale
 
     def _steps(self, name: str, steps: Array, scale: Array, axis: int) -> str:
         """Writes constant integers, dequantized with one scale for each channel along the axis;

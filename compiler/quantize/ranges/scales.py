@@ -77,7 +77,7 @@ def quantized_weight(weight: Array, axis: int, bias: Array, source: np.float32, 
     others = tuple(i for i in range(weight.ndim) if i != axis)
     greatest = np.abs(weight).max(axis=others)
     whole = (greatest / np.float32(WEIGHT_LIMIT) if bits == 8
-             else _least_squares(np.moveaxis(weight, axis, 0), bits))
+             else least_squares(np.moveaxis(weight, axis, 0), bits))
     scale = np.where(greatest > 0, whole,
                      np.abs(bias) / source / EMPTY_STEPS)
     limit = WIDE_BIAS_LIMIT if activation_bits == 16 and accumulator_bits <= 32 else BIAS_LIMIT
@@ -101,15 +101,17 @@ CANDIDATES, TURNS = 48, 4       # scales that are tried for a channel; how often
 BLOCK, LEAST_CHANNELS = 1 << 15, 8      # weights of channels that are tried together: of a cache
 
 
-def _least_squares(weight: Array, bits: int) -> Array:
+def least_squares(weight: Array, bits: int, candidates: int = CANDIDATES, turns: int = TURNS
+                  ) -> Array:
     """The scale of each channel [channels, ...] with the least squared error after rounding."""
     rows = weight.reshape(len(weight), -1).astype(np.float64)
     together = max(LEAST_CHANNELS, BLOCK // max(rows.shape[1], 1))
     parts = np.array_split(rows, -(-len(rows) // together))
-    return np.concatenate([_least_of(part.copy(order="K"), bits) for part in parts])
+    return np.concatenate([_least_of(part.copy(order="K"), bits, candidates, turns)
+                           for part in parts])
 
 
-def _least_of(rows: Array, bits: int) -> Array:
+def _least_of(rows: Array, bits: int, candidates: int, turns: int) -> Array:
     """The scales of some channels [channels, weights], found among candidates and refined: rounded
     to steps q, w is nearest to q * <w, q> / <q, q>.
     """
@@ -117,9 +119,9 @@ def _least_of(rows: Array, bits: int) -> Array:
     greatest = np.abs(rows).max(axis=1)
     best, least = np.ones(len(rows)), np.full(len(rows), np.inf)
     steps, rest = np.empty_like(rows), np.empty_like(rows)
-    for share in np.linspace(0.2, 1.0, CANDIDATES):
+    for share in np.linspace(0.2, 1.0, candidates):
         scale = np.where(greatest > 0, share * greatest / max(high, 1), 1)
-        for _ in range(TURNS):
+        for _ in range(turns):
             np.rint(np.divide(rows, scale[:, None], out=steps), out=steps).clip(low, high, steps)
             np.subtract(rows, np.multiply(steps, scale[:, None], out=rest), out=rest)
             error = np.square(rest, out=rest).sum(axis=1)
