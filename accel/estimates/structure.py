@@ -17,6 +17,7 @@ from accel.estimates.netlists import NETLIST, NetlistAmounts, amounts_by_module,
 from accel.hw.core.counters import COUNTER_BITS
 from accel.hw.interface import INDEX_BITS
 from accel.hw.issue import record_layout
+from accel.hw.moving.channels import Channels
 from accel.hw.moving.shared import Shared
 from accel.hw.parts import GROUP
 from accel.hw.stream.unit import StreamUnit
@@ -104,13 +105,22 @@ def _memory_port(machine: Machine) -> dict[str, CorePart]:
     bus, offset = 8 * config.bus_bytes, _log(config.bus_bytes)
     depth = config.timing.prefetch * max(1, WORD_BYTES // config.bus_bytes)
     return {
-        "arbiter": _plain(), "arbiter.owners": _plain(distributed(6, config.timing.bursts)),
+        **_arbiter(config),
         "fetch": _plain(opcodes=opcodes, offset=offset),
         "fetch.buffer": CorePart({"one": 1.0, "chosen": (bus + 1) * (-(-depth // 16) - 1)},
                                  {"one": 1.0, "bits": bus, "offset": offset},
                                  distributed(bus + 1, depth)),
         "fetch.requests": _plain(offset=offset),
     }
+
+
+def _arbiter(config: AccelConfig) -> dict[str, CorePart]:
+    """The arbiter of one memory; of several channels all between them and their clients, as its
+    netlist has it."""
+    if config.channels > 1:
+        return {"arbiter": part_of(summed([*amounts_by_module(
+            netlist_of(Channels(config), "arbiter")).values()]))}
+    return {"arbiter": _plain(), "arbiter.owners": _plain(distributed(6, config.timing.bursts))}
 
 
 def _load(machine: Machine) -> dict[str, CorePart]:

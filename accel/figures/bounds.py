@@ -30,7 +30,7 @@ def stream_cycles(machine: Machine, work: Sequence[Sequence[Work]]) -> int:
     bounds = _bounds([layer for group in work for layer in group])
     if len(bounds) < sum(map(len, work)):
         return 0
-    config, rate = machine.config, _rate(machine)
+    config, rate = machine.config, machine.config.rate_of(machine.config.memory)
     roles = machine.structure.roles
     room = sum(config.buffers[name].size_bytes
                for name in (roles.inp, roles.wgt, roles.par, roles.tab)) / rate
@@ -50,11 +50,6 @@ def _bounds(layers: Sequence[Work]) -> list[Bound]:
 
 
 def _bus(machine: Machine, bounds: Sequence[Bound]) -> int:
-    """Cycles of the bus with the machine's memory."""
-    return ceil(sum(bound.moved for bound in bounds) / _rate(machine))
-
-
-def _rate(machine: Machine) -> float:
-    """Bytes that the memory moves in a cycle, on average."""
-    config = machine.config
-    return min(config.bus_bytes, config.memory.bytes_per_cycle or config.bus_bytes)
+    """Cycles of the bus, or of all channels, with the machine's memory."""
+    config, clients = machine.config, len(machine.structure.clients)
+    return ceil(sum(bound.moved for bound in bounds) / config.rate_of(config.memory, clients))

@@ -93,7 +93,8 @@ def layer_rows(machine: Machine, program: AccelProgram, work: Sequence[Sequence[
                run: Run) -> list[LayerRow]:
     """A row for each group of layers computed at the same time, and one for the rest."""
     moved, config = dram_bytes(machine, program), machine.config
-    bytes_a_cycle = config.bus_bytes * (2 if config.shared_bytes else 1)    # reads beside writes
+    # Reads beside writes, where they are of different memories.
+    bytes_a_cycle = config.bus_bytes * (2 if config.shared_bytes or config.channels > 1 else 1)
     *intervals, rest = _intervals(program, run)
     rows, begin, before = [], 0, None
     for group, (name, end), interval in zip(work, program.layers, intervals, strict=True):

@@ -55,7 +55,7 @@ ADDER_TREE, WEIGHT_STATIONARY, OUTPUT_STATIONARY = DATAFLOWS = (
 array in which the weights, or the sums, stay where they are."""
 
 LEFT_OUT = {"weight_bits": [8], "weight": "int8", "records": [], "timing": {},
-            "dataflow": ADDER_TREE, "shared_bytes": 0}
+            "dataflow": ADDER_TREE, "shared_bytes": 0, "channels": 1}
 """Fields with these values are no part of `AccelConfig.geometry`: machines that do not have what
 the field stands for keep their hash."""
 
@@ -152,6 +152,11 @@ class AccelConfig:
         "width of the memory port", "bytes",
         "shifters and masks of load and store, and ports of buffers", default=8, most=128,
         is_power_of_two=True, why="the bits of an address are a beat, and a byte in it")
+    channels: int = limited(
+        "memory ports of that width, each to a memory of its own; addresses are in turn in each of "
+        "them, by blocks of 64 bytes or of a longer beat", "ports",
+        "an arbiter each, and queues of beats for each unit that moves some", default=1, most=8,
+        is_power_of_two=True, why="the bits of an address above a block say which one has it")
     queue_depth: int = limited(
         "commands that wait for each unit", "commands",
         "memory for as many words of 64 bytes in each queue", default=8, most=64,
@@ -368,6 +373,23 @@ class AccelConfig:
         """Bytes between boundaries that no burst crosses: those of the timing, or a beat where that
         is longer."""
         return max(self.timing.burst_bytes, self.bus_bytes)
+
+    @property
+    def memory_ports(self) -> tuple[str, ...]:
+        """The names of the core's ports to memory, by channel."""
+        several = tuple(f"mem{channel}" for channel in range(self.channels))
+        return several if self.channels > 1 else ("mem",)
+
+    def rate_of(self, memory: Dram = DRAM, clients: int = 1) -> float:
+        """Bytes that so many clients of such a memory move in a cycle at most, on average: each a
+        beat, and each channel."""
+        channel = min(self.bus_bytes, memory.bytes_per_cycle or self.bus_bytes)
+        return min(clients * self.bus_bytes, self.channels * channel)
+
+    @property
+    def channel_beats(self) -> int:
+        """Beats that wait between a channel and who reads or writes it: two bursts."""
+        return 2 * self.burst_beats
 
     @property
     def last_bits(self) -> int:

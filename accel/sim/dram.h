@@ -21,6 +21,9 @@
 //
 // Every `refresh_interval` cycles all rows close, and no beat begins for `refresh_cycles`.
 //
+// There may be several channels, each a memory with a bus and rows of its own. They share the bytes:
+// the driver hands a request to the channel that has its block of addresses.
+//
 // With a seed, random gaps (a function of the seed and of the running number of the request, beat
 // or acknowledgement) hold back requests, beats and acknowledgements.
 
@@ -49,6 +52,8 @@ struct DramTiming {
     uint32_t beat_cycles;   // in order: from a beat to the next, but within a read
     uint32_t refresh_interval;      // cycles; 0: no refresh
     uint32_t refresh_cycles;
+    uint32_t channels;      // memories, which have blocks of addresses in turn
+    uint32_t block_bytes;
 };
 
 constexpr uint64_t RATE_ONE = 1 << 16;
@@ -320,10 +325,17 @@ private:
         beat_ = cycle;
     }
 
+    // Where an address lies among those of its channel.
+    uint64_t within(uint64_t addr) const {
+        if (timing_.channels == 1) return addr;
+        uint64_t block = timing_.block_bytes;
+        return addr / (block * timing_.channels) * block + addr % block;
+    }
+
     // When a request that comes at `now` finds its row open.
     uint64_t open_row(uint64_t now, uint64_t addr, uint32_t owner) {
         if (rows_.empty()) return now;
-        uint64_t number = addr / timing_.row_bytes;
+        uint64_t number = within(addr) / timing_.row_bytes;
         Row &row = rows_[number % timing_.banks];
         uint64_t start = std::max(now, row.free);
         if (row.number != number) {
@@ -385,5 +397,16 @@ private:
     uint64_t requests_ = 0, beats_ = 0, answers_ = 0;
     bool held_ = false, written_ = false, acking_ = false, violated_ = false;
 };
+
+// The memories of all channels, in which random gaps come at other times.
+inline std::vector<Dram> channels_of(uint8_t *memory, uint64_t size, DramTiming timing,
+                                     int64_t *opened = nullptr, uint32_t pitch = 0) {
+    std::vector<Dram> channels;
+    for (uint32_t channel = 0; channel < timing.channels; channel++) {
+        channels.emplace_back(memory, size, timing, opened, pitch);
+        if (timing.seed) timing.seed += 0x9E3779B97F4A7C15u;
+    }
+    return channels;
+}
 
 }  // namespace lockstep

@@ -17,18 +17,20 @@ class DramTiming(ctypes.Structure):
                 ("row_miss", ctypes.c_uint32), ("banks", ctypes.c_uint32),
                 ("origin", ctypes.c_uint32), ("row_closed", ctypes.c_uint32),
                 ("in_order", ctypes.c_uint32), ("beat_cycles", ctypes.c_uint32),
-                ("refresh_interval", ctypes.c_uint32), ("refresh_cycles", ctypes.c_uint32)]
+                ("refresh_interval", ctypes.c_uint32), ("refresh_cycles", ctypes.c_uint32),
+                ("channels", ctypes.c_uint32), ("block_bytes", ctypes.c_uint32)]
 
 
 def timing(dram: Dram, config: AccelConfig) -> DramTiming:
-    """The timing for the bus of a machine. Raises DramError for a rate that exceeds its width."""
+    """The timing for each channel of a machine. Raises DramError for a rate beyond its width."""
     dram.require_bus(config.bus_bytes, config.name)
     rate, closed = dram.bytes_per_cycle, dram.row_closed
     return DramTiming(config.bus_bytes, dram.latency, dram.outstanding, dram.stall_seed,
                       0 if rate is None else round(rate * RATE_ONE), dram.row_bytes or 0,
                       dram.row_miss, dram.banks, dram.origin,
                       dram.row_miss if closed is None else closed, dram.in_order,
-                      dram.beat_cycles, dram.refresh_interval or 0, dram.refresh_cycles)
+                      dram.beat_cycles, dram.refresh_interval or 0, dram.refresh_cycles,
+                      config.channels, config.block_bytes)
 
 
 def bases(dram: Dram, program: AccelProgram) -> tuple[int, ...]:

@@ -9,7 +9,7 @@
 //     step()              the clock rises
 //     counter(number)     a counter of this cycle
 //     end()               the last cycle: ports of status show what they are, too
-//     violated()          a request broke the rules of the memory port
+//     violated()          a request broke the rules of a memory port
 
 #pragma once
 

@@ -44,6 +44,9 @@ class Registers(wiring.Component):
         if machine.structure != SHIPPED_STRUCTURE:
             raise ConfigError(f"Structure of {machine.config.name} must be the shipped one on a "
                               f"board: its registers have these units by name")
+        if machine.config.channels > 1:
+            raise ConfigError(f"channels of {machine.config.name} must be 1 on a board, not "
+                              f"{machine.config.channels}: there is one memory behind its core")
         self._machine = machine
         self._constants = {"magic": MAGIC, "version": VERSION, "machine": int(machine.hash, 16),
                            "memory_bytes": memory_bytes, "clock_hz": clock_hz}

@@ -34,14 +34,24 @@ def bench_files(machine: Machine, axi: bool) -> dict[str, str]:
         "BUS_BYTES": bus_bytes, "WORDS": case.memory.size // bus_bytes,
         "MOST_CYCLES": MOST_CYCLES, "COUNT": case.program.count, "STATUS": int(run.status),
         **{f"BASE_{name.upper()}": base for name, base in case.program.bases.items()}}
-    if axi:
-        settings |= {f"REGISTER_{name.upper()}": 4 * ADDRESSES[name] for name in REGISTERS}
-    return {"bench.vh": _settings(settings), "memory.hex": _hex(case.memory, bus_bytes),
+    settings |= ({f"REGISTER_{name.upper()}": 4 * ADDRESSES[name] for name in REGISTERS} if axi
+                 else {"CHANNELS": machine.config.channels})
+    ports = "" if axi else _ports(machine)
+    return {"bench.vh": _settings(settings) + ports, "memory.hex": _hex(case.memory, bus_bytes),
             "expected.hex": _hex(run.memory, bus_bytes)}
 
 
 def _settings(settings: Mapping[str, int]) -> str:
     return "".join(f"localparam [31:0] {name} = {value};\n" for name, value in settings.items())
+
+
+def _ports(machine: Machine) -> str:
+    """A macro that connects each memory port of the core to the place of its channel."""
+    lines = [f".{port}__{stream}__{name}({stream}_{name}[{channel}]),"
+             for channel, port in enumerate(machine.config.memory_ports)
+             for stream in ("request", "wdata", "rdata", "ack")
+             for name in ("valid", "ready", "payload") if (stream, name) != ("ack", "ready")]
+    return "`define MEMORY_PORTS \\\n" + " \\\n".join(lines) + "\n"
 
 
 def _hex(memory: np.ndarray, bus_bytes: int) -> str:

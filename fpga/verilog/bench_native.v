@@ -1,4 +1,4 @@
-// Runs one program on the core, between a clock and a memory, and compares what it leaves in memory.
+// Runs one program on the core, between a clock and memory, and compares what it leaves in memory.
 //
 // Reads memory.hex and expected.hex from the working directory: a word of the bus a line. Prints
 // PASS, or what differs and FAIL.
@@ -16,59 +16,72 @@ module bench;
   reg [BUS_BITS-1:0] memory[0:WORDS-1];
   reg [BUS_BITS-1:0] expected[0:WORDS-1];
 
-  wire request_valid, wdata_valid, rdata_ready, done;
-  wire [37:0] request_payload;
-  wire [BUS_BITS+BUS_BYTES-1:0] wdata_payload;
+  wire done;
   wire [2:0] status;
   wire [7:0] status_unit;
   wire [25:0] status_index;
 
-  // The memory: one burst at a time, with a pause of zero to three cycles before each answer.
+  // Of each memory port.
+  wire [CHANNELS-1:0] request_valid, request_ready, wdata_valid, wdata_ready;
+  wire [CHANNELS-1:0] rdata_valid, rdata_ready, ack_valid, ack_payload;
+  wire [37:0] request_payload[0:CHANNELS-1];
+  wire [BUS_BITS+BUS_BYTES-1:0] wdata_payload[0:CHANNELS-1];
+  wire [BUS_BITS:0] rdata_payload[0:CHANNELS-1];
+
+  // The memory behind a port: one burst at a time, with a pause of zero to three cycles before each
+  // answer.
   localparam [1:0] FREE = 0, READS = 1, WRITES = 2, ANSWERS = 3;
-  reg [1:0] state = FREE, pause = 0;
-  reg [31:0] at = 0;
-  reg [4:0] last = 0;
-  reg [7:0] random = 8'h5a;
+  genvar channel;
+  generate
+    for (channel = 0; channel < CHANNELS; channel = channel + 1) begin : port
+      reg [1:0] state = FREE, pause = 0;
+      reg [31:0] at = 0;
+      reg [4:0] last = 0;
+      reg [7:0] random = 8'h5a + channel;
 
-  wire request_ready = state == FREE;
-  wire wdata_ready = state == WRITES && pause == 0;
-  wire rdata_valid = state == READS && pause == 0;
-  wire ack_valid = state == ANSWERS && pause == 0;
-  wire outside = at >= WORDS;
+      wire outside = at >= WORDS;
+      assign request_ready[channel] = state == FREE;
+      assign wdata_ready[channel] = state == WRITES && pause == 0;
+      assign rdata_valid[channel] = state == READS && pause == 0;
+      assign rdata_payload[channel] = {outside, outside ? {BUS_BITS{1'b0}} : memory[at]};
+      assign ack_valid[channel] = state == ANSWERS && pause == 0;
+      assign ack_payload[channel] = at > WORDS;
 
-  integer lane;
-  always @(posedge clk) begin
-    random <= {random[6:0], random[7] ^ random[5] ^ random[4] ^ random[3]};
-    pause <= pause == 0 ? 2'd0 : pause - 2'd1;
-    case (state)
-      FREE:
-        if (request_valid) begin
-          at <= request_payload[31:0] / BUS_BYTES;
-          last <= request_payload[36:32];
-          state <= request_payload[37] ? WRITES : READS;
-          pause <= random[1:0];
-        end
-      READS:
-        if (rdata_valid && rdata_ready) begin
-          at <= at + 1;
-          last <= last - 5'd1;
-          pause <= random[1:0];
-          if (last == 0) state <= FREE;
-        end
-      WRITES:
-        if (wdata_valid && wdata_ready) begin
-          if (!outside)
-            for (lane = 0; lane < BUS_BYTES; lane = lane + 1)
-              if (wdata_payload[BUS_BITS+lane])
-                memory[at][8*lane+:8] <= wdata_payload[8*lane+:8];
-          at <= at + 1;
-          last <= last - 5'd1;
-          pause <= random[1:0];
-          if (last == 0) state <= ANSWERS;
-        end
-      ANSWERS: if (pause == 0) state <= FREE;
-    endcase
-  end
+      integer lane;
+      always @(posedge clk) begin
+        random <= {random[6:0], random[7] ^ random[5] ^ random[4] ^ random[3]};
+        pause <= pause == 0 ? 2'd0 : pause - 2'd1;
+        case (state)
+          FREE:
+            if (request_valid[channel]) begin
+              at <= request_payload[channel][31:0] / BUS_BYTES;
+              last <= request_payload[channel][36:32];
+              state <= request_payload[channel][37] ? WRITES : READS;
+              pause <= random[1:0];
+            end
+          READS:
+            if (rdata_valid[channel] && rdata_ready[channel]) begin
+              at <= at + 1;
+              last <= last - 5'd1;
+              pause <= random[1:0];
+              if (last == 0) state <= FREE;
+            end
+          WRITES:
+            if (wdata_valid[channel] && wdata_ready[channel]) begin
+              if (!outside)
+                for (lane = 0; lane < BUS_BYTES; lane = lane + 1)
+                  if (wdata_payload[channel][BUS_BITS+lane])
+                    memory[at][8*lane+:8] <= wdata_payload[channel][8*lane+:8];
+              at <= at + 1;
+              last <= last - 5'd1;
+              pause <= random[1:0];
+              if (last == 0) state <= ANSWERS;
+            end
+          ANSWERS: if (pause == 0) state <= FREE;
+        endcase
+      end
+    end
+  endgenerate
 
   core core (
       .clk(clk),
@@ -80,17 +93,7 @@ module bench;
       .base_activations(BASE_ACTIVATIONS),
       .base_io(BASE_IO),
       .counter(6'd0),
-      .mem__request__valid(request_valid),
-      .mem__request__ready(request_ready),
-      .mem__request__payload(request_payload),
-      .mem__wdata__valid(wdata_valid),
-      .mem__wdata__ready(wdata_ready),
-      .mem__wdata__payload(wdata_payload),
-      .mem__rdata__valid(rdata_valid),
-      .mem__rdata__ready(rdata_ready),
-      .mem__rdata__payload({outside, outside ? {BUS_BITS{1'b0}} : memory[at]}),
-      .mem__ack__valid(ack_valid),
-      .mem__ack__payload(at > WORDS),
+      `MEMORY_PORTS
       .done(done),
       .status(status),
       .status_unit(status_unit),

@@ -54,12 +54,14 @@ _MEANINGS = {
                f"then bytes of {', '.join(CLIENTS)}",
     "counter_value": "that counter, in the same cycle",
     "mem__request__payload": "31:0 byte address, 36:32 beats less one, 37 a write",
-    "mem__wdata__payload": "a beat to write, and above it an enable for each of its bytes",
-    "mem__rdata__payload": "a beat that was read, in the order of the requests; the bit above it "
-                           "says that the address has no memory",
-    "mem__ack__payload": "the oldest write without an answer is done; 1: it had no memory",
-    r"mem__(\w+)__valid": "{0}: something is offered, until `ready`",
-    r"mem__(\w+)__ready": "{0}: what is offered is taken at this edge",
+    r"mem(\d)__request__payload": "31:0 byte address, of a block of channel {0}, 36:32 beats less "
+                                  "one, 37 a write",
+    r"mem\d?__wdata__payload": "a beat to write, and above it an enable for each of its bytes",
+    r"mem\d?__rdata__payload": "a beat that was read, in the order of the requests; the bit above "
+                               "it says that the address has no memory",
+    r"mem\d?__ack__payload": "the oldest write without an answer is done; 1: it had no memory",
+    r"mem\d?__(\w+)__valid": "{0}: something is offered, until `ready`",
+    r"mem\d?__(\w+)__ready": "{0}: what is offered is taken at this edge",
     r"s_axi_control_(\w+)": "registers, AXI4-Lite slave: {0}",
     r"m_axi_gmem_(\w+)": "memory, AXI4 master: {0}",
 }

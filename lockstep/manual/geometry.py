@@ -20,7 +20,7 @@ SECTIONS = {
     "The array": ("batch", "block_in", "block_out", "dataflow", "dsp_multipliers"),
     "Buffers": ("inp_bytes", "wgt_bytes", "res_bytes", "par_bytes", "acc_bytes", "out_bytes",
                 "tab_bytes", "weight_bits"),
-    "Around the array": ("bus_bytes", "shared_bytes", "queue_depth", "vector_beats",
+    "Around the array": ("bus_bytes", "channels", "shared_bytes", "queue_depth", "vector_beats",
                          "stage_depth", "timing"),
     "For reports and simulations": ("name", "clock_mhz", "memory"),
     "What follows from the instructions": ("operand", "weight", "accumulator", "output", "records"),

@@ -74,7 +74,8 @@ def _head(report: Mapping[str, Any], programs: Sequence[AccelProgram], machine: 
             "name": config.name,
             "array": f"{config.batch} × {config.block_in} × {config.block_out}, "
                      f"{config.macs_per_cycle:,} products a cycle",
-            "bus": f"{config.bus_bytes} bytes a cycle",
+            "bus": f"{config.bus_bytes} bytes a cycle" + (
+                f" on each of {config.channels} channels" if config.channels > 1 else ""),
             "buffers": ", ".join(f"{buffer.name} {_binary(buffer.size_bytes)}"
                                  for buffer in config.buffers.values()),
             "queues": f"{config.queue_depth} commands a unit",
@@ -121,14 +122,14 @@ def _hash(programs: Sequence[AccelProgram]) -> str:
 
 
 def _rate(machine: Machine) -> float:
-    """The bytes per cycle that the memory can move."""
-    return machine.config.memory.bytes_per_cycle or machine.config.bus_bytes
+    """The bytes per cycle that load and store can move."""
+    return machine.config.rate_of(machine.config.memory, clients=2)
 
 
 def _roofs(machine: Machine) -> dict[str, float]:
     """Roofs of the roofline: products per cycle, and bytes per cycle of bus and memory."""
     return {"macs_per_cycle": machine.config.macs_per_cycle,
-            "bus_bytes": machine.config.bus_bytes, "memory_bytes": _rate(machine)}
+            "bus_bytes": machine.config.rate_of(clients=2), "memory_bytes": _rate(machine)}
 
 
 # ---- layers ------------------------------------------------------------------------------------

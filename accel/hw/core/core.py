@@ -1,4 +1,4 @@
-"""The core: fetch, and the units and buffers of the machine's structure, around one memory port."""
+"""The core: fetch, and the units and buffers of the machine's structure, around memory ports."""
 
 from collections.abc import Mapping
 
@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from accel.hw.compute.acc import Acc
 from accel.hw.moving.arbiter import Arbiter
+from accel.hw.moving.channels import Channels
 from accel.hw.core.commands import CommandQueue
 from accel.hw.core.control import Control
 from accel.hw.core.counters import COUNTER_BITS, Counters
@@ -43,7 +44,7 @@ def core_signature(machine: Machine, watched: bool = False) -> dict:
     structure = machine.structure
     members = {
         "start": In(1), "count": In(INDEX_BITS), **{f"base_{name}": In(32) for name in BASES},
-        "mem": Out(memory_port(machine.config)),
+        **{port: Out(memory_port(machine.config)) for port in machine.config.memory_ports},
         "done": Out(1), "status": Out(Status), "status_unit": Out(8),
         "status_index": Out(INDEX_BITS),
     }
@@ -76,7 +77,7 @@ class Core(wiring.Component):
     start : pulse.
     count : number of instructions, less than 2**`INDEX_BITS`; fetch never reads beyond.
     base_program, base_weights, base_activations, base_io : base registers, byte addresses.
-    mem : the memory port (docs/machine.md).
+    mem : the memory port (docs/machine.md); with several channels `mem0` and so on.
     done : level.
     status, status_unit, status_index : how it ended; the unit is a code in `Structure.reporters`.
     {unit}_started, {unit}_started_index, {unit}_retired, {unit}_retired_index : events, for fetch
@@ -98,7 +99,8 @@ class Core(wiring.Component):
         m = Module()
         machine, config, structure = self.machine, self.machine.config, self.machine.structure
         m.submodules.control = control = Control(config.timing, structure)
-        fetch, arbiter, tokens = Fetch(machine), Arbiter(config), Tokens(config.timing, structure)
+        arbiter = Channels(config) if config.channels > 1 else Arbiter(config)
+        fetch, tokens = Fetch(machine), Tokens(config.timing, structure)
         units = {unit.name: made(machine, unit) for unit in structure.units}
         queues = {unit: CommandQueue(config) for unit in units}
         shared = Shared(config) if config.shared_bytes else None
@@ -121,8 +123,8 @@ class Core(wiring.Component):
         self._observe(m, fetch, units, arbiter, control)
         return m
 
-    def _memory(self, m: Module, fetch: Fetch, arbiter: Arbiter, shared: Shared | None, units,
-                control: Control):
+    def _memory(self, m: Module, fetch: Fetch, arbiter: Arbiter | Channels,
+                shared: Shared | None, units, control: Control):
         bases = Cat(getattr(self, f"base_{name}") for name in BASES)
         ports = {client: getattr(arbiter, client) for client in self.machine.structure.clients}
         if shared is not None:
@@ -136,7 +138,8 @@ class Core(wiring.Component):
             wiring.connect(m, part.mem, port)
             if client in units:
                 m.d.comb += part.bases.eq(bases)
-        wiring.connect(m, arbiter.mem, wiring.flipped(self.mem))
+        for port in self.machine.config.memory_ports:
+            wiring.connect(m, getattr(arbiter, port), wiring.flipped(getattr(self, port)))
         m.d.comb += [
             fetch.base.eq(self.base_program), fetch.count.eq(self.count),
             control.memory_open.eq(arbiter.open != 0),
@@ -196,7 +199,8 @@ class Core(wiring.Component):
                 control.errors[code].status.eq(part.error_status),
             ]
 
-    def _observe(self, m: Module, fetch: Fetch, units, arbiter: Arbiter, control: Control):
+    def _observe(self, m: Module, fetch: Fetch, units, arbiter: Arbiter | Channels,
+                 control: Control):
         """Events and counters."""
         m.submodules.counters = counters = Counters(self.machine.config)
         for unit, part in (units | {FETCH: fetch}).items():

@@ -81,13 +81,13 @@ def _bound_of_stream(machine: Machine, layer: MappedLayer, memory: Dram) -> Boun
         loaded = min(loaded, item * config.lanes * entries // operator["quantized"].shape[3])
     stored = stored_bytes(layer, config.lanes * item, config.lanes)
     moved = loaded + stored + 4 * WORD_BYTES        # a load, an instruction, a store, the end
-    rate = memory.bytes_per_cycle
-    rate = config.bus_bytes if rate is None else min(config.bus_bytes, rate)
+    clients = len(machine.structure.clients)
+    rate, widest = config.rate_of(memory), config.rate_of(clients=clients)
     answer = 0 if memory.in_order else memory.latency
     begin = START + memory.latency + WORD_BYTES / rate - 1
     works = begin + memory.latency + LOAD + NEXT + entries + answer + STORE + END
-    bus = FIRST + memory.latency + moved / rate + answer + END
-    return Bound(ceil(max(works, bus)), ceil(max(entries, moved / config.bus_bytes)),
+    bus = FIRST + memory.latency + moved / config.rate_of(memory, clients) + answer + END
+    return Bound(ceil(max(works, bus)), ceil(max(entries, moved / widest)),
                  loaded + stored, 0, 0, loaded, moved)
 
 
@@ -206,16 +206,17 @@ class _Times:
         and results.
         """
         facts, tiles, traffic, threads = self.facts, self.tiles, self.traffic, self.threads
-        rate, first_beat = facts.rate, FIRST + facts.latency
-        late = traffic.last_records / rate          # of records, which gemm does not wait for
+        together, first_beat = facts.together, FIRST + facts.latency
+        # Gemm does not wait for the last records, which come from all channels, or one by one.
+        late, later = (traffic.last_records / rate for rate in (together, facts.rate))
         fetched = np.maximum(traffic.instructions - threads * (3 + self.stages) - 1, 0)
         tile = (tiles.rows * tiles.columns * tiles.channels * self.shape.phases
                 * max(self.shape.planes, 1) * facts.entry["out"])
         stored = np.maximum(facts.stored - 3 * threads * tile, 0)
-        before = (traffic.loads + fetched * WORD_BYTES + stored) / rate - late
-        return [first_beat + traffic.moved / rate + facts.answer + END,
+        before = (traffic.loads + fetched * WORD_BYTES + stored) / together - late
+        return [first_beat + traffic.moved / together + facts.answer + END,
                 first_beat + before + ARRIVED + after_loads,
-                self.begin + facts.latency + LOAD + traffic.written - late + after_loads]
+                self.begin + facts.latency + LOAD + traffic.written - later + after_loads]
 
     def _fetch(self) -> np.ndarray:
         """Fetch hands on an instruction when its word has come and one cycle later."""

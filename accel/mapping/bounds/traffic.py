@@ -82,9 +82,11 @@ class LayerFacts:
         self.waits = max(self.latency + BURST_CYCLES - config.timing.bursts, 0) if alone else 0
         self.sources = self._sources()
         self.answer = 0 if memory.in_order else memory.latency
-        rate = memory.bytes_per_cycle
-        self.rate = config.bus_bytes if rate is None else min(config.bus_bytes, rate)
-        self.word = WORD_BYTES / self.rate - (rate is not None)     # a beat may be there at once
+        clients = len(machine.structure.clients)
+        self.rate, self.together = config.rate_of(memory), config.rate_of(memory, clients)
+        self.widest = config.rate_of(clients=clients)
+        paced = memory.bytes_per_cycle is not None
+        self.word = WORD_BYTES / self.rate - paced      # a beat may be there at once
         self.gemm = plan(machine, UnitKind.GEMM).write_cycles
         self.vector = min(plan(machine, unit.name).write_cycles for unit in vectors)
 
@@ -274,7 +276,7 @@ class Traffic:
     @property
     def busy(self) -> np.ndarray:
         """Cycles that the bus works at its full width, or load if that is longer."""
-        bus = -(-self.moved // self.facts.config.bus_bytes)
+        bus = -(-self.moved // self.facts.widest)
         return np.maximum(bus, np.ceil(self.written).astype(np.int64))
 
     @cached_property

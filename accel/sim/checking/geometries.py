@@ -59,7 +59,8 @@ def random_config(seed: int) -> AccelConfig:
                        stage_depth=random.randrange(1, 9), timing=random_timing(seed),
                        dsp_multipliers=random.choice([1, 8, 1 << 16]),
                        dataflow=random.choice(DATAFLOWS),
-                       shared_bytes=random.choice([0, 0, 1024, 2048]))
+                       shared_bytes=random.choice([0, 0, 1024, 2048]),
+                       channels=random.choice([1, 1, 1, 2, 4]))
 
 
 def random_timing(seed: int) -> CoreTiming:

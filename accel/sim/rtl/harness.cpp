@@ -84,7 +84,7 @@ public:
 
     // Resets the core, which must live longer.
     Bench(Vcore *top, const lockstep::RunConfig *config, uint8_t *memory)
-        : top(top), dram_(memory, config->memory_bytes, config->dram) {
+        : top(top), channels_(lockstep::channels_of(memory, config->memory_bytes, config->dram)) {
         top->PORT_base_program = config->base[0];
         top->PORT_base_weights = config->base[1];
         top->PORT_base_activations = config->base[2];
@@ -127,20 +127,13 @@ public:
     }
 
     unsigned transfer(uint64_t now) {
-        uint8_t data[BUS];
-        lockstep::DramTaken taken = {};
-        if (top->PORT_mem__request__valid && offer_.request_ready)
-            lockstep::add_request(taken, top->PORT_mem__request__payload);
-        taken.wdata = top->PORT_mem__wdata__valid && offer_.wdata_ready;
-        if (taken.wdata) {
-            get_bytes(top->PORT_mem__wdata__payload, data, BUS);
-            taken.data = data;
-            for (unsigned i = 0; i < BUS; i += 64)
-                taken.mask[i / 64] = bits(top->PORT_mem__wdata__payload, 8 * BUS + i, std::min(BUS, 64u));
-        }
-        taken.read = offer_.read_valid && top->PORT_mem__rdata__ready;
-        dram_.edge(now, taken);
-        return taken.request + taken.wdata + taken.read;
+        unsigned moved = 0;
+#define TRANSFER(number, port) \
+        moved += take(now, number, top->PORT_##port##__request__valid, \
+                      top->PORT_##port##__request__payload, top->PORT_##port##__wdata__valid, \
+                      top->PORT_##port##__wdata__payload, top->PORT_##port##__rdata__ready);
+        LOCKSTEP_CHANNELS(TRANSFER)
+        return moved;
     }
 
     void rise() {
@@ -163,25 +156,50 @@ public:
     void started(uint64_t) {}
     void retired(uint64_t) {}
     void end() {}
-    bool violated() const { return dram_.violated(); }
+    bool violated() const {
+        return std::any_of(channels_.begin(), channels_.end(),
+                           [](const lockstep::Dram &channel) { return channel.violated(); });
+    }
 
 private:
     static constexpr unsigned BUS = LOCKSTEP_BUS_BYTES;
 
     void offer(uint64_t now) {
         top->PORT_start = now == 0;
-        offer_ = dram_.offer(now, top->PORT_mem__wdata__valid);
-        top->PORT_mem__request__ready = offer_.request_ready;
-        top->PORT_mem__wdata__ready = offer_.wdata_ready;
-        top->PORT_mem__rdata__valid = offer_.read_valid;
-        if (offer_.read_valid)
-            set_bytes(top->PORT_mem__rdata__payload, offer_.read_data, BUS, offer_.read_error);
-        top->PORT_mem__ack__valid = offer_.ack_valid;
-        top->PORT_mem__ack__payload = offer_.ack_error;
+#define OFFER(number, port) { \
+        const auto &offer = offers_[number] = channels_[number].offer(now, top->PORT_##port##__wdata__valid); \
+        top->PORT_##port##__request__ready = offer.request_ready; \
+        top->PORT_##port##__wdata__ready = offer.wdata_ready; \
+        top->PORT_##port##__rdata__valid = offer.read_valid; \
+        if (offer.read_valid) \
+            set_bytes(top->PORT_##port##__rdata__payload, offer.read_data, BUS, offer.read_error); \
+        top->PORT_##port##__ack__valid = offer.ack_valid; \
+        top->PORT_##port##__ack__payload = offer.ack_error; }
+        LOCKSTEP_CHANNELS(OFFER)
     }
 
-    lockstep::Dram dram_;
-    lockstep::DramOffer offer_ = {};
+    // A channel sees the handshakes of its port; how many there are.
+    template <typename Data>
+    unsigned take(uint64_t now, unsigned channel, bool requests, uint64_t request, bool writes,
+                  const Data &written, bool reads) {
+        const lockstep::DramOffer &offer = offers_[channel];
+        uint8_t data[BUS];
+        lockstep::DramTaken taken = {};
+        if (requests && offer.request_ready) lockstep::add_request(taken, request);
+        taken.wdata = writes && offer.wdata_ready;
+        if (taken.wdata) {
+            get_bytes(written, data, BUS);
+            taken.data = data;
+            for (unsigned i = 0; i < BUS; i += 64)
+                taken.mask[i / 64] = bits(written, 8 * BUS + i, std::min(BUS, 64u));
+        }
+        taken.read = offer.read_valid && reads;
+        channels_[channel].edge(now, taken);
+        return taken.request + taken.wdata + taken.read;
+    }
+
+    std::vector<lockstep::Dram> channels_;
+    lockstep::DramOffer offers_[LOCKSTEP_CHANNEL_COUNT] = {};
 };
 
 constexpr uint64_t PERIOD = 10;     // units of time a cycle; the clock falls with a cycle, and rises

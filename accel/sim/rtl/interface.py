@@ -66,13 +66,15 @@ def lists_header(machine: Machine) -> str:
     """The lists and numbers of a machine that the loop needs."""
     structure = machine.structure
     lists = {"REPORTERS": structure.reporters, "EXECUTION_UNITS": structure.names,
-             "BUSY": [structure.counters.index(f"count_{unit}_busy") for unit in structure.names]}
+             "BUSY": [structure.counters.index(f"count_{unit}_busy") for unit in structure.names],
+             "CHANNELS": [f"{channel}, {port}" for channel, port in
+                          enumerate(machine.config.memory_ports)]}
     lines = ["#pragma once",
              *(f"#define LOCKSTEP_{name}(X) {' '.join(f'X({member})' for member in members)}"
                for name, members in lists.items())]
     numbers = {"UNITS": len(structure.units), "COUNTERS": len(structure.counters),
                "WATCHDOG": int(Status.WATCHDOG), "BUS_BYTES": machine.config.bus_bytes,
-               "LAST_BITS": machine.config.last_bits}
+               "LAST_BITS": machine.config.last_bits, "CHANNEL_COUNT": machine.config.channels}
     lines += [f"#define LOCKSTEP_{name} {value}" for name, value in numbers.items()]
     return "\n".join(lines) + "\n"
 

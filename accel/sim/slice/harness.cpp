@@ -42,7 +42,8 @@ public:
 
     // `watch`: what records a timeline, or null.
     Bench(Core *core, const lockstep::RunConfig *config, uint8_t *memory, lockstep::Watch *watch)
-        : core(core), dram_(memory, config->memory_bytes, config->dram), watch_(watch) {
+        : core(core), channels_(lockstep::channels_of(memory, config->memory_bytes, config->dram)),
+          watch_(watch) {
         SET(base_program, config->base[0]);
         SET(base_weights, config->base[1]);
         SET(base_activations, config->base[2]);
@@ -53,41 +54,33 @@ public:
     void follow(uint64_t now) {
         SET(start, now == 0);
         core->early();
-        offer_ = dram_.offer(now, GET(mem__wdata__valid));
-        SET(mem__request__ready, offer_.request_ready);
-        SET(mem__wdata__ready, offer_.wdata_ready);
-        SET(mem__rdata__valid, offer_.read_valid);
-        if (offer_.read_valid) {
-            uint64_t payload[WORDS] = {};
-            if (offer_.read_data) std::memcpy(payload, offer_.read_data, BUS);
-            payload[BUS / 8] |= uint64_t(offer_.read_error) << 8 * (BUS % 8);
-            core->set_mem__rdata__payload(payload);
-        }
-        SET(mem__ack__valid, offer_.ack_valid);
-        SET(mem__ack__payload, offer_.ack_error);
+#define OFFER(number, port) { \
+        const auto &offer = offers_[number] = channels_[number].offer(now, GET(port##__wdata__valid)); \
+        SET(port##__request__ready, offer.request_ready); \
+        SET(port##__wdata__ready, offer.wdata_ready); \
+        SET(port##__rdata__valid, offer.read_valid); \
+        if (offer.read_valid) core->set_##port##__rdata__payload(payload_of(offer).words); \
+        SET(port##__ack__valid, offer.ack_valid); \
+        SET(port##__ack__payload, offer.ack_error); }
+        LOCKSTEP_CHANNELS(OFFER)
         core->late();
     }
 
     unsigned transfer(uint64_t now) {
-        uint8_t data[BUS] = {};
-        lockstep::DramTaken taken = {};
-        if (GET(mem__request__valid) && offer_.request_ready)
-            lockstep::add_request(taken, GET(mem__request__payload));
-        taken.wdata = GET(mem__wdata__valid) && offer_.wdata_ready;
-        if (taken.wdata) {
-            taken.data = data;
+        unsigned moved = 0;
 #if LOCKSTEP_VALUES
-            uint64_t payload[WORDS];
-            core->get_mem__wdata__payload(payload);
-            std::memcpy(data, payload, BUS);
-            for (unsigned i = 0; i < BUS; i += 64)
-                taken.mask[i / 64] = bits(payload, 8 * BUS + i, std::min(BUS, 64u));
+#define WRITTEN(port) core->get_##port##__wdata__payload(payload.words)
+#else
+#define WRITTEN(port)
 #endif
-        }
-        taken.read = offer_.read_valid && GET(mem__rdata__ready);
-        dram_.edge(now, taken);
+#define TRANSFER(number, port) { \
+        Payload payload; \
+        WRITTEN(port); \
+        moved += take(now, number, GET(port##__request__valid), GET(port##__request__payload), \
+                      GET(port##__wdata__valid), payload, GET(port##__rdata__ready)); }
+        LOCKSTEP_CHANNELS(TRANSFER)
         if (watch_) look(now);
-        return taken.request + taken.wdata + taken.read;
+        return moved;
     }
 
     uint64_t counter(unsigned number) {
@@ -100,17 +93,47 @@ public:
     void retired(uint64_t index) { if (watch_) watch_->retired(index); }
     void step() { core->commit(); }
     void end() { core->cold(); }
-    bool violated() const { return dram_.violated(); }
+    bool violated() const {
+        return std::any_of(channels_.begin(), channels_.end(),
+                           [](const lockstep::Dram &channel) { return channel.violated(); });
+    }
 
 private:
+    struct Payload {
+        uint64_t words[WORDS] = {};
+    };
+
+    // A beat that is offered, with its error above it.
+    static Payload payload_of(const lockstep::DramOffer &offer) {
+        Payload payload;
+        if (offer.read_data) std::memcpy(payload.words, offer.read_data, BUS);
+        payload.words[BUS / 8] |= uint64_t(offer.read_error) << 8 * (BUS % 8);
+        return payload;
+    }
+
+    // A channel sees the handshakes of its port; how many there are. Without values nothing is written.
+    unsigned take(uint64_t now, unsigned channel, bool requests, uint64_t request, bool writes,
+                  const Payload &written, bool reads) {
+        const lockstep::DramOffer &offer = offers_[channel];
+        lockstep::DramTaken taken = {};
+        if (requests && offer.request_ready) lockstep::add_request(taken, request);
+        taken.wdata = writes && offer.wdata_ready;
+        taken.data = reinterpret_cast<const uint8_t *>(written.words);
+        for (unsigned i = 0; LOCKSTEP_VALUES && i < BUS; i += 64)
+            taken.mask[i / 64] = bits(written.words, 8 * BUS + i, std::min(BUS, 64u));
+        taken.read = offer.read_valid && reads;
+        channels_[channel].edge(now, taken);
+        return taken.request + taken.wdata + taken.read;
+    }
+
     void look(uint64_t now) {
         unsigned number = 0;
 #define LOOK(unit) watch_->look(now, number++, GET(unit##_activity), GET(unit##_watched));
         LOCKSTEP_EXECUTION_UNITS(LOOK)
     }
 
-    lockstep::Dram dram_;
-    lockstep::DramOffer offer_ = {};
+    std::vector<lockstep::Dram> channels_;
+    lockstep::DramOffer offers_[LOCKSTEP_CHANNEL_COUNT] = {};
     lockstep::Watch *watch_;
 };
 

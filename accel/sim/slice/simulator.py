@@ -31,7 +31,7 @@ from accel.machine.dram import Dram
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run, Timeline
-from accel.machine.structure import UnitKind
+from accel.machine.structure import FETCH, UnitKind
 from compiler.native import compiler, digest, find, note, noted, object_of, processor
 
 from accel.sim.meaning.values import simulate as simulate_values
@@ -48,10 +48,9 @@ from .slicing import live_bits, readers
 _HERE = Path(__file__).parent
 KIND = "slice"                  # of entries of the cache
 _FLAGS = ("-O1", "-march=native", "-w")      # -O2 takes thrice as long and is no faster
-WRITTEN, READ = "mem__wdata__payload", "mem__rdata__payload"
-OFFERS = ("mem__request__ready", "mem__wdata__ready", "mem__rdata__valid", READ, "mem__ack__valid",
-          "mem__ack__payload")
-"""Inputs that show what the memory offers in a cycle."""
+WRITTEN, READ = "wdata__payload", "rdata__payload"
+OFFERS = ("request__ready", "wdata__ready", "rdata__valid", READ, "ack__valid", "ack__payload")
+"""Inputs of a memory port that show what the memory offers in a cycle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,19 +208,23 @@ def slice_of(machine: Machine, netlist: Netlist) -> Slice:
     Written data does not matter unless it is read back by another part than fetch: then time may
     depend on it, and all that it depends on stays.
     """
-    outputs = [name for name in netlist.outputs if name != WRITTEN]
+    ports, beat = machine.config.memory_ports, 8 * machine.config.bus_bytes
+    written = [f"{port}__{WRITTEN}" for port in ports]
+    outputs = [name for name in netlist.outputs if name not in written]
     live = live_bits(netlist, (net for name in outputs for net in netlist.outputs[name]))
-    data = netlist.inputs[READ][:8 * machine.config.bus_bytes]
+    data = [net for port in ports for net in netlist.inputs[f"{port}__{READ}"][:beat]]
     has_values = any(not _in_fetch(module) for module in readers(netlist, live, data))
     if has_values:
-        outputs.append(WRITTEN)
+        outputs += written
         live = live_bits(netlist, (net for name in outputs for net in netlist.outputs[name]))
     graph = simplified(graph_of(netlist, live, outputs), {"rst": 0, "clk": 0})
     cold = ["status", "status_unit", "status_index", "counter_value",
             *(f"{unit}_{name}" for unit in machine.structure.names
               for name in ("waiting", "waiting_index"))]
-    return Slice(emit(graph, chunks_of(graph, OFFERS), cold), has_values)
+    offers = [f"{port}__{name}" for port in ports for name in OFFERS]
+    return Slice(emit(graph, chunks_of(graph, offers), cold), has_values)
 
 
 def _in_fetch(module: str) -> bool:
-    return module.split(".")[1:2] == ["fetch"]
+    """True for fetch itself, and for what spreads its reads over channels."""
+    return FETCH in module.split(".")

@@ -10,321 +10,8 @@
 #include "cycle_compute.h"
 #include "cycle_weights.h"
 #include "cycle_dma.h"
-#include "cycle_shared.h"
-
-namespace lockstep {
-namespace {
-
-// Reads the program, hands instructions on, performs FINISH; accel/hw/core/fetch.py.
-class Fetch {
-public:
-    Fetch(Board &board, uint32_t base) : board_(board), base_(base) {}
-
-    bool blocked = false, retires = false;
-
-    uint32_t index() const { return index_; }
-    bool finishing() const { return finishing_; }
-
-    // ---- what the memory side looks at and does ------------------------------------------------
-
-    bool requests() const { return requests_.valid(board_.now); }
-    const Request &asked() const { return requests_.front(); }
-    uint64_t next_offer() const { return requests_.next(board_.now); }
-    void grant() {
-        requests_.pop(board_.now);
-        board_.go_on(unit::fetch);
-    }
-    // The last beat of a word.
-    void arrive(bool error) {
-        words_.push({board_.now, error});
-        if (words_.size() == 1) board_.wake_at(unit::fetch, whole());
-    }
-
-    // `queues` in the order of units; `quiet`: they were empty and all units idle.
-    void step(Commands *const *queues, bool quiet) {
-        uint64_t now = board_.now;
-        bool full = whole() <= now, there = full && !board_.halt, handed = false;
-        bool was_finishing = finishing_, wanted = wants(full) && requests_.ready(now);
-        blocked = retires = finishing_ = false;
-        if (there && words_.front().error) {
-            blocked = true;
-            fail(status::bus);
-        } else if (there) {
-            uint32_t unit = board_.program[index_].unit;
-            if (unit == unit::fetch) {
-                finish(quiet, was_finishing);
-            } else if (unit == NO_UNIT) {
-                blocked = true;
-                fail(status::illegal);
-            } else {
-                handed = queues[unit]->level(now) != board_.p.queue_depth;
-                blocked = !handed;
-                if (handed) hand(*queues[unit], unit);
-            }
-        } else {
-            blocked = now >= timing::begin_cycles && index_ == count();
-        }
-        if (wanted) {
-            uint32_t address = base_ + requested_ * word::BYTES >> board_.p.bus_bits;
-            requests_.push(now, {address << board_.p.bus_bits, beats_of_word() - 1, requested_});
-            board_.go_on(MEMORY);
-            requested_++;
-        }
-        bool goes_on = finishing_ != was_finishing || handed
-                       || (wants(full && !handed) && requests_.has_room());
-        if (goes_on) board_.go_on(unit::fetch);
-        uint64_t next = whole();
-        if (now < timing::begin_cycles) next = timing::begin_cycles;
-        board_.set_timer(unit::fetch, next > now ? next : NEVER);
-    }
-
-private:
-    struct Word {
-        uint64_t arrived;           // its last beat
-        bool error;
-    };
-
-    uint32_t count() const { return uint32_t(board_.program.size()); }
-    uint32_t beats_of_word() const { return std::max(1, word::BYTES >> board_.p.bus_bits); }
-
-    // Whether another word is to be requested, with the one at hand `full` or not.
-    bool wants(bool full) const {
-        return board_.now >= timing::begin_cycles && !board_.halt && requested_ != count()
-               && requested_ - index_ - full != timing::prefetch;
-    }
-
-    // From when on the oldest word is whole. A beat passes the queue and moves into the word; the
-    // first one in the cycle after the word before is handed on, or later.
-    uint64_t whole() const {
-        if (words_.empty()) return NEVER;
-        return std::max(words_.front().arrived + timing::queue_cycles + 1, handed_ + beats_of_word() + 1);
-    }
-
-    void hand(Commands &queue, uint32_t unit) {
-        queue.push(board_.now, index_++);
-        board_.wake_next(unit);
-        words_.pop();
-        handed_ = board_.now;
-    }
-
-    void finish(bool quiet, bool begun) {
-        finishing_ = true;
-        if (!begun) board_.started(board_.now, index_);
-        bool settled = begun && quiet;
-        blocked = !(settled && board_.no_tokens());
-        if (!settled || over_) return;
-        retires = !blocked;
-        if (retires) board_.retired(board_.now, index_);
-        else fail(status::tokens_left);
-        over_ = true;
-    }
-
-    void fail(uint32_t status) { board_.fail(status, unit::fetch, index_); }
-
-    Board &board_;
-    const uint32_t base_;
-    uint32_t requested_ = 0, index_ = 0;    // words; the one at hand
-    uint64_t handed_ = 0;                   // when the word before it was
-    Relay<Request> requests_;
-    Fifo<Word> words_;                      // that have arrived
-    bool finishing_ = false;
-    bool over_ = false;                     // FINISH has retired, or found tokens
-};
-
-// The arbiter and the memory behind it; accel/hw/moving/arbiter.py.
-class Port {
-public:
-    Port(Board &board, uint64_t memory_bytes, const DramTiming &timing, int64_t *accesses,
-         uint32_t shared)
-        : board_(board), shared_(board, shared),
-          dram_(nullptr, memory_bytes, timing, accesses + access::rows, access::count) {}
-
-    // Bursts that are under way at the begin of this cycle; one is for some cycles after its last.
-    uint32_t open() const {
-        uint64_t now = board_.now;
-        uint32_t closed = 0;
-        for (const Closed &one : closed_) closed += one.bursts * uint32_t(one.cycle + timing::closing_cycles > now);
-        return open_ + closed - (granted_ == now);
-    }
-    // Whether there are, if that is plain.
-    bool works() const { return open_ > 1; }
-    // Moved, of fetch, load and store, as far as counters show it.
-    uint64_t beats(unsigned client) const { return beats_[client]; }
-
-    void step(Fetch &fetch, Load &load, Store &store) {
-        uint64_t now = board_.now;
-        bool full = open() == timing::bursts, data = store.has_beat() & (due_ != 0);
-        shared_.begin();
-        if (data) load.interrupt();
-        if (streamed_ < stream_end_ && (data || now >= stream_end_)) follow(now);
-        DramOffer offer = dram_.offer(now, data);
-        DramTaken taken = {};
-        shared_.step(load, store);
-        if (now >= stream_end_) read(offer, taken, fetch, load);
-        if (offer.ack_valid) {
-            store.acknowledge(offer.ack_error);
-            shared_.acknowledged();
-            close();
-        }
-        taken.request = request_there_ && offer.request_ready;
-        taken.addr = request_.addr;
-        taken.beats = request_.last + 1;
-        taken.write = write_;
-        taken.owner = request_.index;
-        taken.wdata = data && offer.wdata_ready;
-        if (taken.wdata) {
-            store.spend();
-            moved(2, 1, now);
-            due_--;
-        }
-        if (taken.request && write_) {
-            due_ += taken.beats;
-            board_.go_on(MEMORY);
-        }
-        bool free = (!request_there_ || offer.request_ready) && !full;
-        if (offer.request_ready) request_there_ = false;
-        if (free) grant(fetch, load, store);
-        dram_.edge(now, taken);
-        if (uint32_t beats = streaming(false, store)) stream(beats);
-        set_timer(fetch, load, store);
-    }
-
-    // ---- cycles in which a beat of one burst is read, and none is written ----------------------
-
-    // How many, after this cycle, if the client takes them; the last one of the burst does not
-    // count.
-    uint32_t streaming(bool to_load, const Store &store) const {
-        uint64_t next = board_.now + 1;
-        if (next <= stream_end_ || !owners_.valid(next) || owners_.front().load != to_load
-            || (to_load && !shared_.will_pass()) || (store.has_beat() && due_))
-            return 0;
-        uint32_t beats = dram_.steady_reads(next);
-        return beats ? beats - 1 : 0;
-    }
-    void stream(uint32_t cycles) {
-        streamed_ = board_.now + 1;
-        stream_end_ = streamed_ + cycles;
-        board_.wake_at(MEMORY, stream_end_);
-    }
-    // The stream has come to this cycle, and ends before it.
-    void follow(uint64_t cycle) {
-        if (streamed_ == stream_end_) return;
-        uint32_t beats = uint32_t(std::min(cycle, stream_end_) - streamed_);
-        if (beats) {
-            dram_.took_reads(streamed_, beats);
-            moved(owners_.front().load ? 1 : 0, beats, streamed_ + beats - 1);
-            if (owners_.front().load) shared_.passed(beats);
-            beat_ += beats;
-        }
-        streamed_ = stream_end_ = std::min(cycle, stream_end_);
-    }
-
-private:
-    static constexpr uint32_t CLOSING = 2;  // bursts that end in a cycle, at most
-
-    struct Owner {
-        bool load;
-        uint32_t beats;
-    };
-    struct Closed {
-        uint64_t cycle;
-        uint32_t bursts;
-    };
-
-    // A burst ends in this cycle.
-    void close() {
-        open_--;
-        if (closed_[0].cycle != board_.now) {
-            std::copy_backward(closed_, std::end(closed_) - 1, std::end(closed_));
-            closed_[0] = {board_.now, 0};
-        }
-        closed_[0].bursts++;
-        if (request_there_) board_.go_on(MEMORY);       // the memory may have room for it
-    }
-
-    void set_timer(const Fetch &fetch, const Load &load, const Store &store) {
-        uint64_t now = board_.now, next = dram_.next_offer(now, request_there_);
-        next = std::min({next, store.next_offer(), owners_.next(now), after(now, stream_end_),
-                         shared_.next_offer()});
-        if (shared_.works(load, store)) next = now + 1;
-        // Who asks wakes this part in the next cycle.
-        if (timing::relay_cycles > 1)
-            next = std::min({next, fetch.next_offer(), load.next_offer()});
-        // How many are open matters when it is none, or when there may be no room for more.
-        if (!open_ || open_ + timing::closing_cycles * CLOSING >= timing::bursts)
-            for (const Closed &one : closed_)
-                if (one.bursts) next = std::min(next, after(now, one.cycle + timing::closing_cycles));
-        board_.set_timer(MEMORY, next);
-    }
-
-    void moved(unsigned client, uint32_t beats, uint64_t latest) {
-        uint64_t counted = board_.max_cycles + 1;           // cycles, and the counters' delay
-        uint64_t late = latest + timing::counter_cycles + 1;
-        beats_[client] += beats - std::min<uint64_t>(beats, late - std::min(late, counted));
-    }
-
-    // A beat for the owner of the oldest burst.
-    void read(const DramOffer &offer, DramTaken &taken, Fetch &fetch, Load &load) {
-        if (!offer.read_valid || !owners_.valid(board_.now)) return;
-        Owner owner = owners_.front();
-        taken.read = !owner.load || (load.takes_beat() && shared_.passes());
-        if (owner.load && !shared_.passes()) board_.go_on(MEMORY);      // it stays offered
-        if (!taken.read) return;
-        moved(owner.load ? 1 : 0, 1, board_.now);
-        bool last = ++beat_ == owner.beats;
-        if (owner.load) {
-            shared_.passed();
-            load.beat(offer.read_error);
-        }
-        if (!owner.load && last) fetch.arrive(offer.read_error);
-        if (last) {
-            beat_ = 0;
-            owners_.pop(board_.now);
-            close();
-        }
-    }
-
-    // The request of the first client that has one.
-    void grant(Fetch &fetch, Load &load, Store &store) {
-        if (fetch.requests()) {
-            enter(fetch, unit::fetch);
-        } else if (shared_.requests(store)) {
-            shared_.granted(store);
-            enter(store, unit::store);
-        } else if (shared_.requests(load)) {
-            shared_.granted(load);
-            enter(load, unit::load);
-        }
-    }
-
-    template <typename Client> void enter(Client &client, unsigned unit) {
-        request_ = client.asked();
-        request_there_ = true;
-        write_ = unit == unit::store;
-        if (!write_) owners_.push(board_.now, {unit == unit::load, request_.last + 1});
-        client.grant();
-        granted_ = board_.now;
-        open_++;
-        board_.go_on(MEMORY);
-    }
-
-    Board &board_;
-    Shared shared_;
-    Dram dram_;
-    Request request_ = {};
-    bool request_there_ = false, write_ = false;
-    uint32_t open_ = 0;                     // bursts, after this cycle
-    uint64_t granted_ = NEVER;              // when the latest was
-    Closed closed_[timing::closing_cycles] = {};    // the latest
-    uint32_t due_ = 0;                      // beats of accepted write requests
-    uint32_t beat_ = 0;                     // of the oldest burst that is read
-    Registered<Owner> owners_;
-    uint64_t beats_[3] = {};                        // moved
-    uint64_t streamed_ = 0, stream_end_ = 0;        // all above is as it was in the former
-};
-
-}  // namespace
-}  // namespace lockstep
+#include "cycle_fetch.h"
+#include "cycle_memory.h"
 
 using namespace lockstep;
 
@@ -368,9 +55,11 @@ public:
         : config_(config), program_(decoded(config)),
           board_(*config.parameters, program_, config.timeline, start, retire, accesses,
                  config.max_cycles),
-          port_(board_, config.memory_bytes, config.dram, accesses, config.base[2]),
           gemm_(board_), floats_(board_, gemm_pace(board_.p)), weights_(board_),
-          load_(board_), store_(board_), fetch_(board_, config.base[0]) {
+          load_(board_), store_(board_), fetch_(board_, config.base[0]),
+          memory_(board_, {board_, fetch_, load_, store_, config.base[2]},
+                  channels_of(nullptr, config.memory_bytes, config.dram, accesses + access::rows,
+                              access::count)) {
         place(unit::load, load_.front.queue, load_.front.seen);
         place(unit::store, store_.front.queue, store_.front.seen);
         for (unsigned k = 0; k < COMPUTING; k++) {
@@ -395,7 +84,7 @@ public:
 
 private:
     void cycle() {
-        if (board_.is_due(MEMORY)) port_.step(fetch_, load_, store_);
+        if (board_.is_due(MEMORY)) memory_.step();
         for (unsigned k = 0; k < COMPUTING; k++)
             if (board_.is_due(unit::computing[k])) compute(k);
         if (board_.is_due(unit::load)) {
@@ -439,10 +128,10 @@ private:
     // Beats that load takes one by one are passed over.
     void stream() {
         uint32_t cycles = load_.streaming();
-        if (cycles) cycles = std::min(cycles, port_.streaming(true, store_));
+        if (cycles) cycles = std::min(cycles, memory_.streaming());
         if (!cycles) return;
         load_.stream(cycles);
-        port_.stream(cycles);
+        memory_.stream(cycles);
     }
 
     // When a run may end that is about to.
@@ -463,13 +152,13 @@ private:
 
     void control() {
         uint64_t now = board_.now;
-        if (port_.works() && ending_at_ == NEVER && !fetch_.retires) {
+        if (memory_.works() && ending_at_ == NEVER && !fetch_.retires) {
             settled_since_ = NEVER;
             stuck_ = false;
             return;                     // nothing ends
         }
         if (ending_at_ == NEVER && fetch_.retires) ending_at_ = now + timing::status_cycles - 1;
-        bool settled = !port_.open(), stuck = fetch_.blocked;
+        bool settled = !memory_.open(), stuck = fetch_.blocked;
         for (unsigned unit = 0; settled && unit < UNITS; unit++) {
             settled = seen_[unit]->idle || seen_[unit]->blocked;
             stuck &= seen_[unit]->blocked || !queues_[unit]->level(now);
@@ -513,7 +202,7 @@ private:
     }
 
     void finish(CycleResult &result) {
-        port_.follow(board_.now + 1);
+        memory_.follow(board_.now + 1);
         bool done = done_ && board_.now + timing::over_cycles <= config_.max_cycles;
         result.cycles = done ? board_.now + timing::over_cycles : config_.max_cycles;
         result.status = done ? how_.status : status::watchdog;
@@ -528,7 +217,7 @@ private:
             result.waiting[unit] = waits ? uint64_t(seen_[unit]->blocked_index) + 1 : 0;
         }
         for (unsigned client = 0; client < 3; client++)
-            result.bytes[client] = port_.beats(client) << board_.p.bus_bits;
+            result.bytes[client] = memory_.beats(client) << board_.p.bus_bits;
     }
 
     // Counters show a cycle some cycles later. From when they are cleared, in the cycle before a
@@ -552,7 +241,6 @@ private:
     const CycleConfig config_;
     std::vector<Instruction> program_;
     Board board_;
-    Port port_;
     std::unique_ptr<Paced> vectors_[UNITS];     // by unit
     Gemm gemm_;
     Paced floats_;                  // in place of `gemm_` where it accumulates floats
@@ -562,6 +250,7 @@ private:
     Load load_;
     Store store_;
     Fetch fetch_;
+    Memory memory_;
     Issue *issues_[COMPUTING];                  // in the order of `unit::computing`
     Commands *queues_[UNITS];
     const Seen *seen_[UNITS];

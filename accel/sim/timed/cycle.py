@@ -54,13 +54,15 @@ NO_UNIT = (1 << 32) - 1
 
 _HERE = Path(__file__).parent
 _SOURCES = ("cycle.cpp", "cycle_program.h", "cycle_board.h", "cycle_compute.h", "cycle_weights.h",
-            "cycle_dma.h", "cycle_shared.h", "../dram.h")
+            "cycle_dma.h", "cycle_fetch.h", "cycle_shared.h", "cycle_port.h", "cycle_memory.h",
+            "../dram.h")
 _FLAGS = ("-O3", "-march=native", "-fno-semantic-interposition", "-Wall", "-Wextra",
           "-Wno-parentheses", "-Wno-sign-compare")
 
 _SCALARS = ("bus_bits", "queue_depth", "store_depth", "gemm_hazard", "vector_beats", "bank_depth",
             "weight_codes", "kept_beats", "burst_beats", "weight_cycles", "gemm_ahead",
-            "sums_stay", "shared_bytes", "buffer_place", "buffer_bits")
+            "sums_stay", "shared_bytes", "block_bytes", "channel_beats", "buffer_place",
+            "buffer_bits")
 """Parameters of a machine that are one number; the last two say where words of load and store have
 the code of a buffer."""
 
@@ -249,7 +251,8 @@ def _parameters(machine: Machine) -> _Parameters:
         gemm_hazard=gemm.hazard_cycles, vector_beats=config.vector_beats,
         bank_depth=config.bank_depth, weight_codes=weight_codes(config),
         kept_beats=config.kept_beats, burst_beats=config.burst_beats,
-        shared_bytes=config.shared_bytes, buffer_place=named.offset, buffer_bits=named.width,
+        shared_bytes=config.shared_bytes, block_bytes=config.block_bytes,
+        channel_beats=config.channel_beats, buffer_place=named.offset, buffer_bits=named.width,
         **array)
     for number, buffer in enumerate(config.buffers.values()):
         result.size[number], result.depth[number] = buffer.size_bytes, buffer.depth

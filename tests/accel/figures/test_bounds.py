@@ -32,6 +32,17 @@ def test_a_slow_memory_takes_longer() -> None:
     assert (group_cycles(slow, work), stream_cycles(slow, [work])) == (60, 60)
 
 
+def test_channels_move_for_all_units_at_once() -> None:
+    """Two of 4 bytes a cycle; eight of 1 byte a cycle, of which load alone takes 4."""
+    two = Machine(replace(MACHINE.config, channels=2))
+    slow = Machine(replace(MACHINE.config, channels=8, memory=Dram(bytes_per_cycle=1)))
+    work, only = (replace(layer(), bound=Bound(100, 0, 240, 0, 0, loaded, 240))
+                  for loaded in (100, 240))
+    assert (group_cycles(two, [work]), stream_cycles(two, [[work]])) == (30, 30)
+    assert (group_cycles(slow, [work]), stream_cycles(slow, [[work]])) == (30, 30)
+    assert stream_cycles(two, [[only]]) == stream_cycles(slow, [[only]]) == 60
+
+
 def test_gemm_works_through_a_stream_in_order() -> None:
     assert stream_cycles(MACHINE, [[layer(gemm=50)], [layer(vector=10)], [layer(gemm=70)]]) == 120
     assert stream_cycles(MACHINE, [[layer(gemm=5, vector=90)], [layer(vector=40)]]) == 130

@@ -15,6 +15,7 @@ TINY = preset("tiny-1x4x4")
 
 
 TESTED = "none that are larger have been compared with the RTL"
+CHANNELS = "the bits of an address above a block say which one has it"
 
 
 def refused(message: str, **changes) -> None:
@@ -66,6 +67,7 @@ def test_an_impossible_value_is_refused(field: str, value, rule: str) -> None:
     ("bus_bytes", (256,), "from 1 to 128", "the bits of an address are a beat, and a byte in it"),
     ("queue_depth", (9,), "a power of two", "places in a queue are counted modulo their number"),
     ("queue_depth", (128,), "from 1 to 64", "places in a queue are counted modulo their number"),
+    ("channels", (3, 6), "a power of two", CHANNELS), ("channels", (16,), "from 1 to 8", CHANNELS),
     ("vector_beats", (3,), "a power of two", "the bits of an address are an entry, and a part of "
                                              "it"),
 ])
@@ -233,7 +235,7 @@ def test_geometry_is_all_but_the_name_the_clock_and_the_memory() -> None:
     assert set(asdict(TINY)) - set(TINY.geometry()) == {"name", "clock_mhz", "memory",
                                                         "weight_bits", "weight", "records",
                                                         "timing", "structure", "dataflow",
-                                                        "shared_bytes"}
+                                                        "shared_bytes", "channels"}
     assert all(getattr(TINY, key) == value for key, value in TINY.geometry().items())
 
 

@@ -2,10 +2,14 @@
 """The registers between a link and a core that is played here."""
 
 import random
+from dataclasses import replace
+
+import pytest
 
 from accel.hw.interface import INDEX_BITS
-from accel.machine.config import UNITS
+from accel.machine.config import UNITS, ConfigError
 from accel.machine.isa import BASES
+from accel.machine.machine import Machine
 from accel.machine.status import COUNTERS, Status
 from fpga.gateware.registers import READ_CYCLES, Registers
 from fpga.link.identity import decoded
@@ -205,3 +209,10 @@ def test_the_interrupt_comes_with_the_end_of_a_run_and_stays_until_it_is_seen_to
 
     simulate(dut, bench)
     assert seen == [0, 0, 1, 1, 0, 1, 0]
+
+
+def test_a_board_has_one_memory() -> None:
+    several = Machine(replace(TINY.config, name="several", channels=2))
+    with pytest.raises(ConfigError, match="^channels of several must be 1 on a board, not 2: "
+                                          "there is one memory behind its core$"):
+        Registers(several, MEMORY, CLOCK)

@@ -4,17 +4,22 @@
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from accel.machine.machine import Machine
 from fpga.building.tools import YOSYS, find
 from fpga.verilog.export import BUSES, export
 from tests.support.machines import TINY
 from tests.support.verilator_lint import warnings_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("folder", BUSES, indirect=True)]
+pytestmark = [pytest.mark.slow,
+              pytest.mark.parametrize("folder", [*BUSES, "channels"], indirect=True)]
+
+SEVERAL = Machine(replace(TINY.config, name="several", channels=2))
 
 needs_icarus = pytest.mark.skipif(shutil.which("iverilog") is None,
                                   reason="needs iverilog (Debian's package of this name)")
@@ -26,7 +31,8 @@ needs_yosys = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def folder(request, tmp_path_factory) -> Path:
     made = tmp_path_factory.mktemp(request.param)
-    export(TINY, request.param, 100, made)
+    machine = SEVERAL if request.param == "channels" else TINY
+    export(machine, "native" if machine is SEVERAL else request.param, 100, made)
     return made
 
 

@@ -127,6 +127,24 @@ def test_no_tiling_is_better_than_its_bound() -> None:
     assert tried == 32
 
 
+@pytest.mark.parametrize("changes", [
+    {"channels": 4, "memory": Dram(latency=0)},
+    {"channels": 2, "memory": Dram(latency=9, bytes_per_cycle=1.5)},
+    {"channels": 4, "memory": Dram(latency=9, bytes_per_cycle=0.5)}], ids=str)
+def test_channels_move_no_more_than_their_bound(changes) -> None:
+    """Units move bytes side by side, and slow channels add up."""
+    machine = machine_of("tiny-1x4x4", **changes)
+    apart = machine_of("tiny-1x4x4", **changes | {"channels": 1})
+    for net, result in [*nets(Random(SEED))][::4]:
+        layer, program = layer_of(machine, net, result)
+        for threads in (1, 2):
+            for least, moved, tiles in sorted(
+                    bounds_of_tilings(machine, layer, threads), key=lambda way: way[0])[:2]:
+                cycles, size = measured(machine, layer, program, tiles, threads)
+                assert least <= cycles and moved <= size, (layer.name, tiles, threads)
+        assert bound_of(machine, layer).cycles <= bound_of(apart, layer).cycles
+
+
 @pytest.mark.parametrize("kind", ["pool", "add", "below", "convolution"])
 def test_no_tiling_for_two_units_of_vector_is_better_than_its_bound(kind) -> None:
     random, machine = Random(SEED), machine_of("tiny-1x4x4", **TWO)

@@ -62,5 +62,19 @@ def test_simulators_and_slice_agree(name: str) -> None:
     assert {form.reset for form in ran if form.unit == "gemm"} == {False, True}
 
 
+@pytest.mark.parametrize(("channels", "bus_bytes"), [(2, 64), (4, 2), (8, 128)])
+def test_they_agree_with_several_channels(channels: int, bus_bytes: int) -> None:
+    """A beat is a burst where it has 64 bytes or more; memories have the stalls of their seeds."""
+    own = machine(1, 4, 4, bus_bytes, (8,), "adder_tree", channels=channels)
+    for number in range(8):
+        case = generate(own, number)
+        timing = case.timing | {"latency": 3 * number, "stall_seed": number % 3}
+        runs = {"functional": functional.simulate(own, case.program, case.memory)} | {
+            kind: simulate(own, case.program, case.memory, max_cycles=MAX_CYCLES, **timing)
+            for kind, simulate in (("cycle", cycle.simulate_model), ("slice", slice_.simulate))}
+        difference = compare(own, case, runs)
+        assert difference is None, difference.describe()
+
+
 def test_all_dataflows_are_among_them() -> None:
     assert {one[5] for one in COMBINATIONS.values()} == set(DATAFLOWS)
