@@ -31,12 +31,13 @@ class FunctionsOfProducts:
     """
 
     twice: bool = False
+    pairs: bool = False
     name: ClassVar[str] = "functions-of-products"
 
     def __call__(self, graph: Graph) -> Graph:
-        alone, beside = FunctionSearch(graph, self.twice).run()
+        alone, beside, pairs = FunctionSearch(graph, self.twice, self.pairs).run()
         if not alone and not beside:
             return graph
-        made = Rewriting(graph, alone, beside).run()
+        made = Rewriting(graph, alone, beside, pairs).run()
         scaled = any(isinstance(place, FunctionParts) for place in beside.values())
         return FoldScales(quantized=True)(eliminate_dead_code(made)) if scaled else made
