@@ -41,7 +41,7 @@ OTHERS = np.concatenate([side * np.geomspace(1e-3, 1e3, 25, dtype=np.float32) fo
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class BytePair:
     """The scale and the zero point of the int8 of coarse steps of some sums, and by how many bits
     the steps of the other are finer; its zero point is 0."""
 
@@ -59,7 +59,7 @@ class Pair:
 class PairPlace:
     """A function, of `nodes`, of the sums of products that pairs stand for."""
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[BytePair, ...]
     nodes: tuple[Node, ...]
 
 
@@ -187,13 +187,13 @@ class PairSearch:
             pair.sums: known[pair.sums] + np.float32(ROUNDED * pair.fine)}, out) - first).max())
                    for pair in place.pairs)
 
-    def _pair(self, value: str, low: float, high: float) -> Pair | None:
+    def _pair(self, value: str, low: float, high: float) -> BytePair | None:
         """The finest pair of which the product has the integer forms."""
         made = between(low, high)
         return next((pair for bits in BITS if self._has_forms(
-            pair := Pair(value, made.scale, made.zp, bits))), None)
+            pair := BytePair(value, made.scale, made.zp, bits))), None)
 
-    def _has_forms(self, pair: Pair) -> bool:
+    def _has_forms(self, pair: BytePair) -> bool:
         """True if the product has the integer forms that both int8 need."""
         core = self.view.producers[pair.sums]
         form, ends = find(core.op).integer, (-np.inf, np.inf)
@@ -209,9 +209,9 @@ class PairSearch:
         return self.view.activation(core.inputs[0]).dtype == "int8"
 
 
-def read_by(places: Collection[PairPlace]) -> dict[str, Pair]:
+def read_by(places: Collection[PairPlace]) -> dict[str, BytePair]:
     """The widest pair of each product."""
-    found: dict[str, Pair] = {}
+    found: dict[str, BytePair] = {}
     for place in places:
         for pair in place.pairs:
             if pair.sums not in found or pair.scale > found[pair.sums].scale:

@@ -7,7 +7,7 @@ from math import inf
 import numpy as np
 
 from compiler.graph.functions.before import Between, Function, int8_before, is_in_products
-from compiler.graph.functions.pairs import Pair, PairPlace, PairSearch, read_by
+from compiler.graph.functions.pairs import BytePair, PairPlace, PairSearch, read_by
 from compiler.graph.functions.rests import Rest, rest_of
 from compiler.graph.graph import Graph, Node
 from compiler.graph.integerize.quantized import QuantizedView
@@ -64,7 +64,8 @@ class FunctionSearch:
         self.view = QuantizedView(self.graph, self.graph.producers(), lambda stem, array: stem,
                                   quantized)
 
-    def run(self) -> tuple[Mapping[str, FunctionPlace], Mapping[str, Beside], Mapping[str, Pair]]:
+    def run(self) -> tuple[Mapping[str, FunctionPlace], Mapping[str, Beside],
+                           Mapping[str, BytePair]]:
         """The places that are alone, by the sums, those beside others, by the quantization, and the
         pairs that these read, by the sums."""
         alone: dict[str, FunctionPlace] = {}
@@ -82,7 +83,7 @@ class FunctionSearch:
         return alone, beside, pairs
 
     def _pairs(self, quantizations: Sequence[Node], alone: dict[str, FunctionPlace],
-               beside: dict[str, Beside]) -> Mapping[str, Pair]:
+               beside: dict[str, Beside]) -> Mapping[str, BytePair]:
         """Puts the places of pairs among those beside others, where they take the place of any
         other, and returns the pairs."""
         search = PairSearch(self.graph, self.view, self.places)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from compiler.graph.functions.before import Between
-from compiler.graph.functions.pairs import Pair, PairPlace
+from compiler.graph.functions.pairs import BytePair, PairPlace
 from compiler.graph.functions.places import Beside, FunctionPlace
 from compiler.graph.functions.rests import RestWriting
 from compiler.graph.graph import Graph, Node
@@ -21,7 +21,7 @@ class Rewriting:
     graph: Graph
     alone: Mapping[str, FunctionPlace]
     beside: Mapping[str, Beside]
-    pairs: Mapping[str, Pair]
+    pairs: Mapping[str, BytePair]
     builder: Builder = field(init=False)
     names: dict[str, str] = field(init=False)
     copies: dict[tuple[object, ...], str] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Rewriting:
                 pair.sums: self._pair(self.pairs[pair.sums]) for pair in place.pairs})
         return self.copies[key]
 
-    def _pair(self, pair: Pair) -> str:
+    def _pair(self, pair: BytePair) -> str:
         """The sum of both int8."""
         key = pair.sums, pair
         if key not in self.copies:

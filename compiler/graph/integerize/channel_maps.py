@@ -17,7 +17,7 @@ BITS = 14               # of what is multiplied: so that both terms fit 31
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
+class ChannelTail:
     """A value, times factors, plus offsets, one for each channel; `nodes` compute that."""
 
     value: str
@@ -26,19 +26,19 @@ class Tail:
     nodes: tuple[Node, ...]
 
 
-def tail_of(graph: Graph, producers: Mapping[str, Node], value: str) -> Tail | None:
+def tail_of(graph: Graph, producers: Mapping[str, Node], value: str) -> ChannelTail | None:
     """The tail that ends with a value of images; None where no factors differ."""
     inner, offsets, adds = _apart(graph, producers, value, "add")
     inner, factors, times = _apart(graph, producers, inner, "mul")
     if factors is None or graph.values[inner].shape != graph.values[value].shape:
         return None
     offsets = np.zeros_like(factors) if offsets is None else offsets
-    return Tail(inner, factors, offsets, (*times, *adds))
+    return ChannelTail(inner, factors, offsets, (*times, *adds))
 
 
 def _apart(graph: Graph, producers: Mapping[str, Node], value: str, op: str
            ) -> tuple[str, Array | None, tuple[Node, ...]]:
-    """What an operator computes from besides constants of channels, these, and the operator; else
+    """The other operand of an operator with constants of channels, these, and the operator; else
     the value alone."""
     node = producers.get(value)
     for other, known in (node.inputs, node.inputs[::-1]) if node and node.op == op else ():
@@ -50,7 +50,7 @@ def _apart(graph: Graph, producers: Mapping[str, Node], value: str, op: str
     return value, None, ()
 
 
-def times_channels(term: Scaled, count: int, tail: Tail, out: Stored, bounds: Bounds
+def times_channels(term: Scaled, count: int, tail: ChannelTail, out: Stored, bounds: Bounds
                    ) -> tuple[str, tuple[tuple[str, Array], ...]]:
     """The function of integers of a term and a tail behind it, and the constants that this reads
     as the operands from number `count` on. Raises StaysFloat where it could be off by a step.

@@ -44,10 +44,10 @@ class Integerize:
     """dequantize -> operator -> [relu, clip] -> quantize becomes one integer operator. Elementwise
     operators that have no such form become one together: a `qtable` where they depend on one
     quantized tensor (of 16 bits a `qmap` where they are arithmetic, else `qpieces`), a `qaffine`
-    where they multiply one by constants of channels or add such, a `qmap` where on two. Softmax and
-    normalizations along the last axis become operators of rows, a mask the lesser of each element
-    and -128 or 127; maps between quantizations stay what they are. A product before a leaky relu
-    has a multiplier for each of its slopes.
+    where they multiply one by constants of channels or add such, a `qmap` where on two to four.
+    Softmax and normalizations along the last axis become operators of rows, a mask the lesser of
+    each element and -128 or 127; maps between quantizations stay what they are. A product before a
+    leaky relu has a multiplier for each of its slopes.
 
     Before: dequantized constants are still nodes (`FoldConstants(dequantize=False)`), no identity.
     After: every int8 or uint8 activation has a stored form of int8, every one of 16 bits one of

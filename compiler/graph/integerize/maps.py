@@ -1,4 +1,4 @@
-"""Float functions of two int8 tensors, and of one or two of int16, as expressions of integers: what
+"""Float functions of two to four tensors, or of one of int16, as expressions of integers: what
 `integerize` makes of elementwise operators that have no integer form of their own.
 
 Every value on the way is an integer times a real scale; the operators' own expressions say what is

@@ -24,6 +24,10 @@ class FunctionsOfProducts:
     SmoothQuant has them, the product is computed `twice`: once before a rest of the function, in
     int8, and once for sums that this rest meets (`compiler.graph.functions.rests`).
 
+    With `pairs` arithmetic functions, also those of two values, of which one or both are such sums,
+    read two int8 of each: one of coarse steps, and one of finer steps for what that leaves
+    (`compiler.graph.functions.pairs`).
+
     Before: dequantizations of constants are nodes. After: no quantization to 8 bits reads such a
     function of a product that may be an integer operator, but where the function only bounds or
     bends sums as a product does itself. If others read the function or its sums, these stay, and

@@ -66,12 +66,13 @@ def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR
     computes is, where `exact`, what LiteRT computes, to the bit, by operators that no accelerator
     has. With `sums` products of integers are sums of integers even where nothing quantizes these:
     what an accelerator has; a processor multiplies floats as well. Unless told not to, a product
-    whose sums some read in float, and others as bytes, is then computed `twice`. What some target
-    `takes` as an operator of rows becomes one: lookups in constant tables, elements in order.
+    whose sums some read in float, and others as bytes, is then computed `twice`; so is, for any
+    target, one before an arithmetic function. What some target `takes` as an operator of rows
+    becomes one: lookups in constant tables, elements in order.
     """
     to_integers: tuple[Pass, ...] = (QuantizedConstants(), DataOfChannels(),
-                                     ReductionsAsPools(),
-                                     BoundsBeforeQuantize(), SinkDequantize(), WeightsOnGrids(),
+                                     ReductionsAsPools(), BoundsBeforeQuantize(),
+                                     SinkDequantize(), WeightsOnGrids(),
                                      FoldScales(quantized=True), RaiseQuantize(),
                                      FunctionsOfProducts(twice and sums, twice), RaiseQuantize(),
                                      LookupsAsRows(takes),
