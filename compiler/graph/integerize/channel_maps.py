@@ -13,7 +13,7 @@ from compiler.ops.records.integer_forms import Bounds, StaysFloat, Stored
 
 Array = np.ndarray
 LARGEST = 2**15 - 1
-BITS = 14               # of what is multiplied: so that both terms fit 31
+BITS = 15               # of what is multiplied: so that both terms fit 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,9 @@ def _apart(graph: Graph, producers: Mapping[str, Node], value: str, op: str
     """The other operand of an operator with constants of channels, these, and the operator; else
     the value alone."""
     node = producers.get(value)
-    for other, known in (node.inputs, node.inputs[::-1]) if node and node.op == op else ():
+    if node is None or node.op != op:
+        return value, None, ()
+    for other, known in (node.inputs, node.inputs[::-1]):
         array = graph.constants.get(known)
         if array is not None and array.size > 1 and (
                 array.shape[-3:] == (graph.values[value].shape[1], 1, 1)

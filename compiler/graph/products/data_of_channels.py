@@ -85,8 +85,9 @@ class _Rewriting:
         """True if a reader dequantizes what is quantized, for others to read."""
         return (reader.op == "dequantizelinear" and reader.attrs["axis"] == 1
                 and reader.outputs[0] not in self.graph.outputs
-                and all(np.array_equal(*(self.graph.constants[value] for value in pair))
-                        for pair in zip(quantize.inputs[1:], reader.inputs[1:], strict=True)))
+                and all(np.array_equal(self.graph.constants[own], self.graph.constants[other])
+                        for own, other in zip(quantize.inputs[1:], reader.inputs[1:],
+                                              strict=True)))
 
     def _of_outputs(self, node: Node, steps: _Steps) -> _Steps | None:
         """The steps of the data that makes each output of a convolution; None where they differ,
