@@ -33,7 +33,6 @@ BITS = (7, 6, 5, 4, 3)
 """By how many low steps may be finer: int8 has room for what is rounded."""
 
 MOST_VALUES = len(INPUTS) // 2
-RESIDUALS = [["add"], ["sub"]]      # which products meet themselves
 ROUNDED = 1.5           # fine steps that both may be off
 COUNT = 1025            # numbers of which a function is tried
 OTHERS = np.concatenate([side * np.geomspace(1e-3, 1e3, 25, dtype=np.float32) for side in (-1, 1)])
@@ -90,7 +89,7 @@ class PairSearch:
 
     def _region(self, value: str) -> tuple[list[Node], list[str], list[str]] | None:
         """The arithmetic before a value, in order, the sums of products that it computes from, and
-        quantized tensors; None where there are others, or too many."""
+        quantized tensors; None where there are others, or too many, or nothing is multiplied."""
         nodes, sums, others, waiting = dict[str, Node](), list[str](), list[str](), [value]
         while waiting:
             value = waiting.pop()
@@ -110,9 +109,9 @@ class PairSearch:
                 waiting += node.inputs
             else:
                 return None
-        more = [node.op for node in nodes.values() if not find(node.op).bounds]
-        if (not sums or len(sums) + len(others) > MOST_VALUES or not more
-                or len(sums) == 1 and more in RESIDUALS):
+        bends = any(node.op == "mul" and not {*node.inputs} & self.graph.constants.keys()
+                    for node in nodes.values())
+        if not sums or len(sums) + len(others) > MOST_VALUES or not bends:
             return None
         return [nodes[made] for made in sorted(nodes, key=self.places.__getitem__)], sums, others
 

@@ -41,13 +41,13 @@ def _apart(graph: Graph, producers: Mapping[str, Node], value: str, op: str
     """The other operand of an operator with constants of channels, these, and the operator; else
     the value alone."""
     node = producers.get(value)
-    if node is None or node.op != op:
+    if node is None or node.op != op or len(graph.values[value].shape) != 4:
         return value, None, ()
     for other, known in (node.inputs, node.inputs[::-1]):
         array = graph.constants.get(known)
         if array is not None and array.size > 1 and (
                 array.shape[-3:] == (graph.values[value].shape[1], 1, 1)
-                and array.size == array.shape[-3] and len(graph.values[value].shape) == 4):
+                and array.size == array.shape[-3]):
             return other, array, (node,)
     return value, None, ()
 
