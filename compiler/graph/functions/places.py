@@ -7,6 +7,7 @@ from math import inf
 import numpy as np
 
 from compiler.graph.functions.before import Between, Function, int8_before, is_in_products
+from compiler.graph.functions.pairs import BytePair, PairPlace, PairSearch, read_by
 from compiler.graph.functions.rests import Rest, rest_of
 from compiler.graph.graph import Graph, Node
 from compiler.graph.integerize.quantized import QuantizedView
@@ -43,10 +44,14 @@ class FunctionParts:
     factors: Array | None
 
 
+Beside = FunctionPlace | FunctionParts | PairPlace
+
+
 @dataclass(slots=True)
 class FunctionSearch:
     graph: Graph
     twice: bool
+    in_pairs: bool
     view: QuantizedView = field(init=False)
     readers: Mapping[str, Sequence[Node]] = field(init=False)
     places: Mapping[str, int] = field(init=False)
@@ -59,20 +64,34 @@ class FunctionSearch:
         self.view = QuantizedView(self.graph, self.graph.producers(), lambda stem, array: stem,
                                   quantized)
 
-    def run(self) -> tuple[Mapping[str, FunctionPlace],
-                           Mapping[str, FunctionPlace | FunctionParts]]:
-        """The places that are alone, by the sums, and those beside others, by the quantization."""
+    def run(self) -> tuple[Mapping[str, FunctionPlace], Mapping[str, Beside],
+                           Mapping[str, BytePair]]:
+        """The places that are alone, by the sums, those beside others, by the quantization, and the
+        pairs that these read, by the sums."""
         alone: dict[str, FunctionPlace] = {}
-        beside: dict[str, FunctionPlace | FunctionParts] = {}
-        for node in self.graph.nodes:
-            place = self._place(node) if node.op == "quantizelinear" else None
+        beside: dict[str, Beside] = {}
+        quantizations = [node for node in self.graph.nodes if node.op == "quantizelinear"]
+        for node in quantizations:
+            place = self._place(node)
             if place is not None and self._is_alone(place):
                 alone[place.sums] = place
             elif place is not None and self.twice and place.sums == place.product:
                 beside[node.name] = place
             elif place is None and self.twice and (parts := self._parts(node)) is not None:
                 beside[node.name] = parts
-        return alone, beside
+        pairs = self._pairs(quantizations, alone, beside) if self.in_pairs else {}
+        return alone, beside, pairs
+
+    def _pairs(self, quantizations: Sequence[Node], alone: dict[str, FunctionPlace],
+               beside: dict[str, Beside]) -> Mapping[str, BytePair]:
+        """Puts the places of pairs among those beside others, where they take the place of any
+        other, and returns the pairs."""
+        search = PairSearch(self.graph, self.view, self.places)
+        found = {node.name: place for node in quantizations if (place := search.place(node))}
+        beside |= found
+        for pair in (pair for place in found.values() for pair in place.pairs):
+            alone.pop(pair.sums, None)
+        return read_by(found.values())
 
     def _place(self, quantize: Node) -> FunctionPlace | None:
         """A place for an int8 before the function that is quantized."""

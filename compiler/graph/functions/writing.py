@@ -1,12 +1,13 @@
 """Writes an int8 between products and functions of them into a graph."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from compiler.graph.functions.before import Between
-from compiler.graph.functions.places import FunctionParts, FunctionPlace
+from compiler.graph.functions.pairs import BytePair, PairPlace
+from compiler.graph.functions.places import Beside, FunctionPlace
 from compiler.graph.functions.rests import RestWriting
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder
@@ -19,7 +20,8 @@ class Rewriting:
 
     graph: Graph
     alone: Mapping[str, FunctionPlace]
-    beside: Mapping[str, FunctionPlace | FunctionParts]
+    beside: Mapping[str, Beside]
+    pairs: Mapping[str, BytePair]
     builder: Builder = field(init=False)
     names: dict[str, str] = field(init=False)
     copies: dict[tuple[object, ...], str] = field(default_factory=dict)
@@ -46,6 +48,8 @@ class Rewriting:
         place = self.beside[quantize.name]
         if isinstance(place, FunctionPlace):
             return self._copied(quantize.inputs[0], place)
+        if isinstance(place, PairPlace):
+            return self._of_pairs(quantize.inputs[0], place)
         key = quantize.inputs[0], *(self.graph.constants[value].item()
                                    for value in quantize.inputs[1:])
         if key not in self.copies:
@@ -60,14 +64,37 @@ class Rewriting:
         key = result, place.between
         if key not in self.copies:
             slope, sums = place.between.slope, self.names[place.sums]
-            known = {place.sums: self._between(self._leaky(sums, slope), place.between)}
-            for node in place.nodes:
-                value = self.builder.fresh(f"{node.outputs[0]}_of_int8")
-                known[node.outputs[0]] = self.builder.add(replace(
-                    node, name=self.builder.fresh_node(value), outputs=(value,),
-                    inputs=tuple(known.get(each, each) for each in node.inputs)))
-            self.copies[key] = known[result]
+            self.copies[key] = self._copy(place.nodes, {
+                place.sums: self._between(self._leaky(sums, slope), place.between)})
         return self.copies[key]
+
+    def _of_pairs(self, result: str, place: PairPlace) -> str:
+        """The result of a copy of the function, which reads two int8 of each of the sums."""
+        key = result, "pairs"
+        if key not in self.copies:
+            self.copies[key] = self._copy(place.nodes, {
+                pair.sums: self._pair(self.pairs[pair.sums]) for pair in place.pairs})
+        return self.copies[key]
+
+    def _pair(self, pair: BytePair) -> str:
+        """The sum of both int8."""
+        key = pair.sums, pair
+        if key not in self.copies:
+            sums = self.names[pair.sums]
+            high = self._between(sums, Between(pair.scale, pair.zp))
+            rest = self._step("sub", f"{sums}_rest", sums, high)
+            self.copies[key] = self._step("add", f"{sums}_pair", high, self._between(
+                rest, Between(pair.fine, 0)))
+        return self.copies[key]
+
+    def _copy(self, nodes: Sequence[Node], known: dict[str, str]) -> str:
+        """The result of a copy of the nodes, which reads other values in place of those known."""
+        for node in nodes:
+            value = self.builder.fresh(f"{node.outputs[0]}_of_int8")
+            known[node.outputs[0]] = self.builder.add(replace(
+                node, name=self.builder.fresh_node(value), outputs=(value,),
+                inputs=tuple(known.get(each, self.names.get(each, each)) for each in node.inputs)))
+        return known[nodes[-1].outputs[0]]
 
     def _between(self, value: str, between: Between) -> str:
         """The value quantized and dequantized, and no longer bent."""

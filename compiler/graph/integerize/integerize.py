@@ -16,10 +16,11 @@ from compiler.ops.registry import find
 from compiler.graph.graph import Graph, Node
 from compiler.graph.notes import Note
 from compiler.graph.integerize.behind_products import BehindProducts, bounds_of, core_of
+from compiler.graph.integerize.channel_maps import tail_of, times_channels
 from compiler.graph.integerize.channels import affine_of_channels
 from compiler.graph.integerize.litert import kernel_of
 from compiler.graph.integerize.litert_operators import composed, matched
-from compiler.graph.integerize.maps import mapped
+from compiler.graph.integerize.maps import mapped, term_of
 from compiler.graph.integerize.masks import Masks
 from compiler.graph.integerize.missing import MissingQuantizations
 from compiler.graph.integerize.pieces import in_pieces
@@ -43,10 +44,10 @@ class Integerize:
     """dequantize -> operator -> [relu, clip] -> quantize becomes one integer operator. Elementwise
     operators that have no such form become one together: a `qtable` where they depend on one
     quantized tensor (of 16 bits a `qmap` where they are arithmetic, else `qpieces`), a `qaffine`
-    where they multiply one by constants of channels or add such, a `qmap` where on two. Softmax and
-    normalizations along the last axis become operators of rows, a mask the lesser of each element
-    and -128 or 127; maps between quantizations stay what they are. A product before a leaky relu
-    has a multiplier for each of its slopes.
+    where they multiply one by constants of channels or add such, a `qmap` where on two to four.
+    Softmax and normalizations along the last axis become operators of rows, a mask the lesser of
+    each element and -128 or 127; maps between quantizations stay what they are. A product before a
+    leaky relu has a multiplier for each of its slopes.
 
     Before: dequantized constants are still nodes (`FoldConstants(dequantize=False)`), no identity.
     After: every int8 or uint8 activation has a stored form of int8, every one of 16 bits one of
@@ -230,6 +231,9 @@ class _Rewriting(Writing):
         if made is not None:
             return (made,)
         wide = out.dtype != "int8"
+        made = None if wide else self._times_channels(core, out, bounds)
+        if made is not None:
+            return (made,)
         region = self.regions.before(node, nearest=wide)
         if region is None:
             return ()
@@ -242,6 +246,16 @@ class _Rewriting(Writing):
             return (tabled(self.view, region),)
         return (self._wide(region, core, out, bounds) if wide else
                 mapped(self.view, region, core, out, bounds),)
+
+    def _times_channels(self, core: Node, out: Stored, bounds: Bounds) -> IntegerNode | None:
+        """The map of a region with constants of channels behind it."""
+        tail = tail_of(self.graph, self.view.producers, core.outputs[0])
+        region = tail and self.regions.of(tail.value)
+        if not tail or not region:
+            return None
+        names, term = term_of(self.view, region, self.view.producers[tail.value])
+        text, constants = times_channels(term, len(names), tail, out, bounds)
+        return IntegerNode("qmap", names, {"function": text}, constants)
 
     def _wide(self, region: Region, core: Node, out: Stored, bounds: Bounds) -> IntegerNode:
         """The map of a region of 16 bits; where it has none and one source, its polynomials."""

@@ -1,4 +1,4 @@
-"""Float functions of two int8 tensors, and of one or two of int16, as expressions of integers: what
+"""Float functions of two to four tensors, or of one of int16, as expressions of integers: what
 `integerize` makes of elementwise operators that have no integer form of their own.
 
 Every value on the way is an integer times a real scale; the operators' own expressions say what is
@@ -23,7 +23,7 @@ from compiler.ops.records.integer_forms import (Bounds, IntegerNode, StaysFloat,
                                                 multiplier_of)
 from compiler.ops.registry import expression, find
 
-INPUTS = ("x0", "x1")
+INPUTS = ("x0", "x1", "x2", "x3")
 FINEST = {INT8: 15, limits_of("int16"): 14}
 """By how many bits at most a common scale is finer than the coarser one: less a zero point numbers
 of 16 bits have 17, and machines multiply by 16."""
@@ -34,32 +34,39 @@ LONGEST = 2000          # characters
 
 def mapped(view: QuantizedView, region: Region, core: Node, out: Stored, bounds: Bounds
            ) -> IntegerNode:
-    """The `qmap` of a region with at most two sources, at most 1 step from its float meaning.
+    """The `qmap` of a region with few sources, at most 1 step from its float meaning.
     Behind `core` come activations, which leave what is within `bounds`, and the quantization to
     `out`.
 
     Raises StaysFloat with the reason where integers of 32 bits cannot compute it.
     """
+    names, term = term_of(view, region, core)
+    return IntegerNode("qmap", names, {"function": requantized(term, out, bounds)})
+
+
+def term_of(view: QuantizedView, region: Region, core: Node) -> tuple[tuple[str, ...], "Scaled"]:
+    """The inputs of a map, and what it computes of them up to `core`. Raises StaysFloat."""
     if len(region.sources) > len(INPUTS):
         raise StaysFloat(f"it computes with {len(region.sources)} quantized values")
     shapes = [view.shape(source) for source in region.sources]
     if broadcast_shape(*shapes) != view.shape(region.nodes[-1].outputs[0]):
         raise StaysFloat("a constant gives it more dimensions than its inputs have")
     whole = view.shape(region.nodes[-1].outputs[0])
-    operands = {node.outputs[0]: view.operand(node.outputs[0], whole) for node in region.nodes
+    constants = {node.outputs[0]: view.operand(node.outputs[0], whole) for node in region.nodes
                 if node.inputs[0] in region.sources and node.inputs[0] in view.graph.constants}
-    values = {node.inputs[0]: operands[node.outputs[0]].value for node in region.nodes
-              if node.outputs[0] in operands}
+    values = {node.inputs[0]: constants[node.outputs[0]].value for node in region.nodes
+              if node.outputs[0] in constants}
     names = {values.get(source) or view.stored[source]: name
              for source, name in zip(region.sources, INPUTS, strict=False)}
     known: dict[str, Term] = {value: _leaf(names[stored.value], stored)
-                              for value, stored in operands.items()}
+                              for value, stored in constants.items()}
     for node in region.nodes[:region.nodes.index(core) + 1]:
         if node.outputs[0] not in known:
             known[node.outputs[0]] = _value(view, node, known, names)
-    return IntegerNode("qmap", tuple(names),
-                       {"function": _requantized(known[core.outputs[0]], {*names.values()}, out,
-                                                 bounds)})
+    term = known[core.outputs[0]]
+    if not isinstance(term, Scaled) or operands(term.text) != {*names.values()}:
+        raise StaysFloat("it does not depend on all of its quantized inputs")
+    return tuple(names), term
 
 
 def _value(view: QuantizedView, node: Node, known: Mapping[str, "Term"],
@@ -171,7 +178,7 @@ def _number_alike(a: Scaled, number: float) -> tuple[Scaled, Scaled]:
             fine = a.times(factor)
             return fine, a.made(str(integer), fine.scale, abs(integer * fine.scale - number))
     if a.greatest >> HALF + 1:              # finer than a tensor: products on the way made it so
-        return _number_alike(_coarser(a, 1), number)
+        return _number_alike(coarser(a, 1), number)
     raise StaysFloat(f"{number:g} is more than int32 holds of its steps of {a.scale:g}")
 
 
@@ -243,8 +250,8 @@ def _by_halves(a: Scaled, b: Scaled) -> Scaled:
     """The product where int32 does not hold that of the integers: a times the high bits of b, and
     times the low ones, both in steps that are as fine as they can be; so the product of 16 bits
     loses nothing to speak of."""
-    a = _coarser(a, max(a.greatest.bit_length() - HALF - 1, 0))
-    b = _coarser(b, max(b.greatest.bit_length() - 2 * HALF, 0))
+    a = coarser(a, max(a.greatest.bit_length() - HALF - 1, 0))
+    b = coarser(b, max(b.greatest.bit_length() - 2 * HALF, 0))
     bits = max(b.greatest.bit_length() - HALF, 1)
     high = f"({b.text} >> {bits})"
     low = f"clamp({b.text} - ({high} * {1 << bits}), 0, {(1 << bits) - 1})"
@@ -264,11 +271,11 @@ def _that_fit(a: Scaled, b: Scaled) -> tuple[Scaled, Scaled]:
     while a.greatest * b.greatest > MOST:
         bits = (a.greatest * b.greatest).bit_length() - 31
         first = min(max(a.greatest.bit_length() - HALF, 0), bits)
-        a, b = _coarser(a, first), _coarser(b, bits - first)
+        a, b = coarser(a, first), coarser(b, bits - first)
     return a, b
 
 
-def _coarser(x: Scaled, bits: int) -> Scaled:
+def coarser(x: Scaled, bits: int) -> Scaled:
     """The number in steps that are coarser by a power of two."""
     if not bits:
         return x
@@ -356,9 +363,9 @@ def _term(element: te.Expr, reads: Mapping[te.Expr, Term], node: Node) -> Term:
     raise StaysFloat(f"{node.op} is no sum, product, minimum, maximum or magnitude of its inputs")
 
 
-def _requantized(term: Term, names: set[str], out: Stored, bounds: Bounds) -> str:
-    if not isinstance(term, Scaled) or operands(term.text) != names:
-        raise StaysFloat("it does not depend on all of its quantized inputs")
+def requantized(term: Scaled, out: Stored, bounds: Bounds) -> str:
+    """The function of integers that stores a term. Raises StaysFloat where it could be a step off.
+    """
     ratio = term.scale / out.scale
     mult, shift = multiplier_of(ratio, float(term.greatest))
     farthest = max(abs(end - out.zp) for end in limits_of(out.dtype)) + 1

@@ -57,6 +57,11 @@ class Regions:
         found = region or near
         return found if found and not {*found.sources} <= self.view.graph.constants.keys() else None
 
+    def of(self, value: str) -> Region | None:
+        """The region that ends with a value, from the quantized tensors that lie next."""
+        found = self._walk(value, {value})
+        return found if found and not {*found.sources} <= self.view.graph.constants.keys() else None
+
     def _walk(self, result: str, through: set[str]) -> Region | None:
         """The region behind a value, in which the quantized tensors `through` are steps between."""
         sources, nodes = set[str](), dict[str, Node]()

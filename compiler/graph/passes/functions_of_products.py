@@ -24,6 +24,10 @@ class FunctionsOfProducts:
     SmoothQuant has them, the product is computed `twice`: once before a rest of the function, in
     int8, and once for sums that this rest meets (`compiler.graph.functions.rests`).
 
+    With `pairs` arithmetic functions, also those of two values, of which one or both are such sums,
+    read two int8 of each: one of coarse steps, and one of finer steps for what that leaves
+    (`compiler.graph.functions.pairs`).
+
     Before: dequantizations of constants are nodes. After: no quantization to 8 bits reads such a
     function of a product that may be an integer operator, but where the function only bounds or
     bends sums as a product does itself. If others read the function or its sums, these stay, and
@@ -31,12 +35,13 @@ class FunctionsOfProducts:
     """
 
     twice: bool = False
+    pairs: bool = False
     name: ClassVar[str] = "functions-of-products"
 
     def __call__(self, graph: Graph) -> Graph:
-        alone, beside = FunctionSearch(graph, self.twice).run()
+        alone, beside, pairs = FunctionSearch(graph, self.twice, self.pairs).run()
         if not alone and not beside:
             return graph
-        made = Rewriting(graph, alone, beside).run()
+        made = Rewriting(graph, alone, beside, pairs).run()
         scaled = any(isinstance(place, FunctionParts) for place in beside.values())
         return FoldScales(quantized=True)(eliminate_dead_code(made)) if scaled else made

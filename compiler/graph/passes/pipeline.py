@@ -23,6 +23,7 @@ from compiler.graph.integerize.integerize import Integerize
 from compiler.graph.rows.lookups import LookupsAsRows, TakesRows, no_row
 from compiler.graph.rows.orders import OrdersAsRows
 from compiler.graph.passes.pads import PadsInWindows
+from compiler.graph.products.data_of_channels import DataOfChannels
 from compiler.graph.products.products_as_sums import ProductsAsSums
 from compiler.graph.products.products_in_parts import ProductsInParts
 from compiler.graph.passes.puts import WheresAsPuts
@@ -65,13 +66,15 @@ def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR
     computes is, where `exact`, what LiteRT computes, to the bit, by operators that no accelerator
     has. With `sums` products of integers are sums of integers even where nothing quantizes these:
     what an accelerator has; a processor multiplies floats as well. Unless told not to, a product
-    whose sums some read in float, and others as bytes, is then computed `twice`. What some target
-    `takes` as an operator of rows becomes one: lookups in constant tables, elements in order.
+    whose sums some read in float, and others as bytes, is then computed `twice`; so is, for any
+    target, one before an arithmetic function. What some target `takes` as an operator of rows
+    becomes one: lookups in constant tables, elements in order.
     """
-    to_integers: tuple[Pass, ...] = (QuantizedConstants(), ReductionsAsPools(),
-                                     BoundsBeforeQuantize(), SinkDequantize(), WeightsOnGrids(),
+    to_integers: tuple[Pass, ...] = (QuantizedConstants(), DataOfChannels(),
+                                     ReductionsAsPools(), BoundsBeforeQuantize(),
+                                     SinkDequantize(), WeightsOnGrids(),
                                      FoldScales(quantized=True), RaiseQuantize(),
-                                     FunctionsOfProducts(twice and sums), RaiseQuantize(),
+                                     FunctionsOfProducts(twice and sums, twice), RaiseQuantize(),
                                      LookupsAsRows(takes),
                                      Integerize(accumulator_bits, exact), OrdersAsRows(takes),
                                      ProductsInParts(sums), ProductsAsSums(sums))

@@ -170,3 +170,12 @@ def stored_data(graph: Graph, value: str, producers: Mapping[str, Node]) -> Node
     return node if node is not None and node.op == "dequantize" and (
         graph.values[node.inputs[0]].dtype in STORED
         and node.inputs[0] not in graph.constants) else None
+
+
+def of_groups(array: np.ndarray, group: int, count: int) -> np.ndarray | None:
+    """One number for each output: the one that all input channels of its group have; None where
+    these differ, or where there is one number for all groups."""
+    groups = array.reshape(group, -1) if array.size % group == 0 else array
+    if array.ndim != 1 or groups.ndim != 2 or (groups != groups[:, :1]).any():
+        return None
+    return groups[:, 0].repeat(count // group)

@@ -10,8 +10,8 @@ from compiler.graph.graph import Graph, Node
 from compiler.graph.notes import Note
 from compiler.graph.products.emitting import Emitting, product_of
 from compiler.graph.products.factors import (IMAGES, IN_INT32, Weight, dequantized_weight,
-                                             integer_weight, is_product, of_one_row, scaled_bytes,
-                                             shifted_bytes, stored_data)
+                                             integer_weight, is_product, of_groups, of_one_row,
+                                             scaled_bytes, shifted_bytes, stored_data)
 from compiler.graph.products.tensors import product_in_float, product_in_int32
 from compiler.graph.rewrite import eliminate_dead_code
 from compiler.ops.registry import find
@@ -100,7 +100,7 @@ class _Rewriting(Emitting):
                 x.inputs[0] in self.graph.constants or not weight.takes_any_zero):
             return False
         count, dtype = len(weight.steps), self.graph.values[x.inputs[0]].dtype
-        scales, zeros = (_of_outputs(self.graph.constants[value], node.attrs.get("group", 1), count)
+        scales, zeros = (of_groups(self.graph.constants[value], node.attrs.get("group", 1), count)
                          for value in x.inputs[1:])
         scale = None if scales is None else product_of(weight.scales, scales)
         if scale is None or zeros is None or x.attrs["axis"] != 1 or dtype not in ("int8", "uint8"):
@@ -199,15 +199,6 @@ class _Rewriting(Emitting):
         if known not in self.names:
             self.names[known] = self.constant(node, "weight", weight.steps)
         return self.joined(node, op, [source, self.names[known]], planes, value, **attrs)
-
-
-def _of_outputs(array: np.ndarray, group: int, count: int) -> np.ndarray | None:
-    """One number for each output: the one that all input channels of its group have; None where
-    these differ, or where there is one number for all groups."""
-    groups = array.reshape(group, -1) if array.size % group == 0 else array
-    if array.ndim != 1 or groups.ndim != 2 or (groups != groups[:, :1]).any():
-        return None
-    return groups[:, 0].repeat(count // group)
 
 
 def _key(node: Node) -> tuple[str, bool]:
