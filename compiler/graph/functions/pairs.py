@@ -138,20 +138,24 @@ class PairSearch:
         rows = np.moveaxis(weight.numbers(), axis, 0).reshape(weight.integers.shape[axis], -1)
         low, high = self._ends(node.inputs[0])
         parts = rows * low, rows * high
-        bias = self._bias(node, len(rows))
-        return (float((np.minimum(*parts).sum(axis=1) + bias).min()),
-                float((np.maximum(*parts).sum(axis=1) + bias).max()))
+        bias = self._bias(node)
+        if bias.shape[-1:] == (len(rows),) == (bias.size,):
+            least = most = bias.reshape(-1)
+        else:                               # of rows, or of channels that share weights
+            least, most = bias.min(), bias.max()
+        return (float((np.minimum(*parts).sum(axis=1) + least).min()),
+                float((np.maximum(*parts).sum(axis=1) + most).max()))
 
-    def _bias(self, node: Node, count: int) -> Array:
+    def _bias(self, node: Node) -> Array:
         if len(node.inputs) < 3:
-            return np.zeros(count)
+            return np.zeros(1)
         maker = self.view.producers.get(node.inputs[2])
         known = self.graph.constants.get(node.inputs[2])
         if known is None:
             constant = maker and QuantizedConstant.of(self.graph.constants, maker)
             assert constant is not None
             known = constant.numbers()
-        return np.broadcast_to(known.reshape(-1), count)
+        return known
 
     def _seen(self, nodes: Sequence[Node], value: str, ends: Mapping[str, Ends], out: Stored
               ) -> Ends:

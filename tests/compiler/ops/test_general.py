@@ -57,6 +57,7 @@ CASES = [
     Case("transpose", (X,), {"perm": (2, 0, 1)}, ("float32", "bool")),
     Case("relayout", (X,), {"perm": (1, 2, 0)}, ("float32", "int8")),
     Case("expand", ((4, 1),), {"shape": (3, 4, 5)}),
+    Case("bitcast", (np.arange(256, dtype=np.uint8),), {"to": "int4"}, ("uint8",)),
     Case("reverse", (X,), {"axes": (0, 2)}),
     Case("pad", (X, ()), {"mode": "constant", "before": (1, 0, -2), "after": (0, 2, 1)}),
     Case("pad", (X, ()), {"mode": "constant", "before": (6, -5, 0), "after": (-4, 3, 0)}),
