@@ -13,7 +13,8 @@ HOUSES = ("accel", "compiler", "fpga", "lockstep", "runtime")
 CONTROL = {"accel.machine.immediates.NoRoom", "accel.proof.access.Fault",
            "accel.mapping.lowering.nest.NotAffine",
            "accel.sim.programs.places.NoPlace", "accel.sim.meaning.steps.Foreign",
-           "compiler.frontend.building.values.NodeRefused",
+           "compiler.frontend.building.refusal.NodeRefused",
+           "compiler.gradients.rules.adjoint.NoGradient",
            "compiler.ops.records.integer_forms.StaysFloat", "compiler.tensorize.cover.Uncovered",
            "compiler.tensorize.cover.Unmatched"}
 """Caught where they are raised; no caller meets them."""

@@ -143,9 +143,11 @@ def test_bounds(operator: Operator) -> None:
 def test_views_are_elements_in_a_row(operator: Operator) -> None:
     for attrs, (x,) in examples(operator.name):
         made = operator.meaning(attrs, x)
-        numbers = operator.meaning(attrs, np.arange(x.size).reshape(x.shape)).ravel()
         assert operator.view is not None
-        if operator.view(attrs, x.shape, made.shape):
+        if operator.reads_small:
+            assert made.tobytes() == x.tobytes()
+        elif operator.view(attrs, x.shape, made.shape):
+            numbers = operator.meaning(attrs, np.arange(x.size).reshape(x.shape)).ravel()
             assert (np.diff(numbers) == 1).all()
 
 
