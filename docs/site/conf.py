@@ -29,8 +29,8 @@ autodoc_typehints_description_target = "documented"
 GROUPS = {
     "Begin": ["tutorial", "tour", "commands", "python", "trust", "README"],
     "The machine": ["machine", "isa", "geometry", "structure", "memory", "channels", "dataflow",
-                    "instruction", "argmax", "hardswish", "int16", "bfloat16", "normalize", "depthwise",
-                    "sparse", "packed_weights", "groups", "rtl"],
+                    "instruction", "argmax", "hardswish", "int16", "bfloat16", "normalize",
+                    "depthwise", "sparse", "packed_weights", "groups", "rtl"],
     "Networks": ["networks", "onnx", "types", "torch", "frontends", "quantize", "spellings",
                  "operators", "decoders", "training", "real", "values"],
     "Where the time goes": ["traces", "partition", "bounds", "energy", "estimates", "explore",
