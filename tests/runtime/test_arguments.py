@@ -43,13 +43,14 @@ def test_an_option_of_another_kind(options, message: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "nearest"), [
-    ("observr", "observer"), ("keepfloat", "keep_float"), ("bits", "weight_bits, bind"),
+    ("observr", "observer"), ("keepfloat", "keep_float"), ("bits", "scale_bits, weight_bits, bind"),
     ("unknown", None)])
 def test_an_option_that_the_quantizer_does_not_take(name: str, nearest: str | None) -> None:
     options: dict[str, Any] = {name: 1}
     near = nearest or ("accumulator_bits, activation_bits, bias_correction, bind, budget, "
                        "calibration, equalize, example_inputs, keep_float, made_for, model, "
-                       "observer, patterns, percentile, sparsity, watch, weight_bits")
+                       "observer, patterns, percentile, scale_bits, sparsity, watch, weight_bits, "
+                           "weight_groups")
     refused(lambda: lockstep.quantize(DIGITS, "samples.npz", **options), lockstep.ArgumentError,
             f"quantize has no option {name!r}; the nearest are {near}")
 
