@@ -34,6 +34,11 @@ Verilated core and its cycles as well.
 `shared_exact`: that ResNet-18 gives on that machine what the integer reference does, in the cycle
 simulator and in RTL, in the same cycles.
 
+`channels`: what several memory channels save, each of which moves ``--rate`` bytes a cycle. The
+programs are those of one channel, as no tiling depends on their number. Prints for each NETWORK
+
+``NETWORK_channels_N_RATE``  cycles
+
 `published`: machines of `examples/machines/published` beside what was published of them; ``--keep``
 writes the figures that docs/published.md has, which the command else compares.
 
@@ -88,6 +93,7 @@ from runtime import SimulatedDevice, compile_for, simulator
 
 NETWORKS = ("resnet18", "resnet50", "mobilenet_v1", "squeezenet")
 LATENCIES = (0, 16, 64, 256)
+CHANNELS = (1, 2, 4)
 Rows = list[LayerRow]
 PYNQ = preset("pynq-1x16x16")
 OWN = {"2x16x16": replace(PYNQ, name="own-2x16x16", batch=2),
@@ -102,6 +108,8 @@ BENCH.option("--layers", action="store_true")
 BENCH.option("--picture", type=Path, metavar="FILE.svg")
 BENCH.option("--rtl", action="store_true", help="of machines, the Verilated core, too")
 BENCH.option("--kib", type=int, default=256, metavar="N", help="of shared, the scratchpad")
+BENCH.option("--rate", type=float, nargs="+", default=[8.0, 4.0, 2.0], metavar="R",
+             help="of channels, bytes a cycle of each (8 4 2)")
 BENCH.option("--keep", action="store_true", help="of published, what the page has")
 
 
@@ -143,6 +151,26 @@ def machines(sheet: Sheet) -> None:
         wanted = evaluate(graph, inputs)
         for machine in sheet.machines_or(MACHINES).values():
             sheet.require(measure(name, machine, graph, inputs, wanted, sheet.rtl))
+
+
+@BENCH.part(zoo.NETWORKS, ("resnet18", "vgg11"), extra=True)
+def channels(sheet: Sheet) -> None:
+    for name in sheet.cases:
+        target = AccelTarget(sheet.machine)
+        program = target.compile(accelerated(name, target)).program
+        for rate in sheet.rate:
+            for count in CHANNELS:
+                machine = with_channels(sheet.machine, count, rate)
+                run = cycle.measure(machine, replace(program, machine_hash=machine.hash,
+                                                     machine=machine.record))
+                sheet.require(run.ok)
+                sheet.figure(f"{name}_channels_{count}_{rate:g}", run.cycles)
+
+
+def with_channels(machine: Machine, count: int, rate: float) -> Machine:
+    config = machine.config
+    return Machine(replace(config, name=f"channels-{count}", channels=count, memory=replace(
+        config.memory, bytes_per_cycle=min(rate, config.bus_bytes))), machine.declarations)
 
 
 def accelerated(name: str, target: AccelTarget) -> Graph:

@@ -36,5 +36,5 @@ def hindrance(op: str) -> str | None:
 
 
 def _is_quantized(operator: Operator) -> bool:
-    return (operator.numbers in (Numbers.INTEGER, Numbers.CONVERSION)
+    return (operator.numbers in (Numbers.INTEGER, Numbers.CONVERSION) or operator.reads_small
             or operator.name in ("quantizelinear", "dequantizelinear"))
