@@ -369,7 +369,7 @@ def _prepared(machine: Machine, body: list[Instruction]) -> list[Instruction]:
             body[store] = _also(body[store], "waits", _mask(machine, writer))
             body = [_also(changed(nothing(machine, writer, 1), {"base": {}}), "signals",
                           _mask(machine, unit.name)), *body]
-    loaded, before = structure.unit(roles.load).writes, []
+    loaded, fills = structure.unit(roles.load).writes, dict[str, Instruction]()
     for unit in structure.units:
         first = _first(body, unit.name)
         used = {scope for instruction in body if instruction.unit == unit.name
@@ -377,10 +377,12 @@ def _prepared(machine: Machine, body: list[Instruction]) -> list[Instruction]:
                     not unit.kind.moves) else set()
         buffers = [buffer for buffer in loaded if buffer in used]
         if first is not None and buffers:
-            *some, last = (_filled(machine, buffer) for buffer in buffers)
-            before += [*some, _also(last, "signals", _mask(machine, unit.name))]
+            for buffer in buffers:
+                fills.setdefault(buffer, _filled(machine, buffer))
+            last = [buffer for buffer in fills if buffer in buffers][-1]
+            fills[last] = _also(fills[last], "signals", _mask(machine, unit.name))
             body[first] = _also(body[first], "waits", _mask(machine, roles.load))
-    return before + body
+    return [*fills.values(), *body]
 
 
 def _first(body: Sequence[Instruction], unit: str) -> int | None:

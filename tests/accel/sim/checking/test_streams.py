@@ -11,6 +11,7 @@ from accel.proof.legal import prove
 from accel.sim.checking.check import Report, cases, check
 from accel.sim.checking.geometries import quick_simulators
 from accel.sim.meaning import functional, values
+from accel.sim.programs.directed import directed
 from accel.sim.programs.forms import forms
 from accel.sim.programs.generate import generate, with_forms
 from accel.sim.programs.late import late
@@ -34,6 +35,13 @@ def test_simulators_agree(make, config) -> None:
     report = checked(make(config), 300)
     assert report.ok, report.difference or report.empty
     assert report.left_out == ("cycle",)
+
+
+@pytest.mark.parametrize("make", [picks_of, both_of])
+def test_directed_programs_are_legal_where_units_read_the_same_buffers(make) -> None:
+    machine = make(None)
+    for case in directed(machine):
+        prove(machine, case.program)
 
 
 @pytest.mark.parametrize("make", [machine_of, picks_of, both_of])
