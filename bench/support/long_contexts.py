@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx
@@ -18,7 +18,6 @@ from onnx.numpy_helper import from_array, to_array
 import lockstep
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
-from accel.mapping.segment import AccelSegment
 from accel.sim.timed import cycle
 from bench.accelerator.weights import with_bits
 from compiler.frontend.onnx.importing import convert
@@ -140,7 +139,7 @@ def _drawn(decoder: Decoder, source: str, position: int) -> tuple[Values, Values
 
 def _cycles(machine: Machine, decoder: Decoder, position: int) -> int:
     """The cycles of a token, without its values."""
-    segments = [one for one in decoder.module.accelerated if isinstance(one, AccelSegment)]
+    segments: tuple[Any, ...] = decoder.module.accelerated
     return sum(cycle.measure(machine, segment.at({"position": position})[0]).cycles
                for segment in segments)
 

@@ -34,7 +34,7 @@ def test_the_rate_goes_up_and_down() -> None:
 
 
 def test_norms_are_folded(rng: np.random.Generator) -> None:
-    """Of the images whose means and variances they have."""
+    """The network with norms folded gives what it gave on the images that these were taken from."""
     parameters, images = random_parameters(rng), held_out()[0][:8]
     for name in NAMES:
         parameters[name] = parameters[name] + 0.1 * rng.random(parameters[name].shape, np.float32)

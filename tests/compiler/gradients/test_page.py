@@ -44,7 +44,7 @@ def test_every_operator_has_a_rule_or_a_reason() -> None:
 
 @pytest.mark.parametrize("op", sorted(CONSTANT))
 def test_constant_operators_give_no_floats(op: str) -> None:
-    """Of floats, where they take any."""
+    """Where they take floats, their result is of another type."""
     attrs = {"axis": 0, "keepdims": 0, "count": 1, "largest": 1, "extent": 3, "rows": 3,
              "kernel": (1,), "strides": (1,), "pads": (0, 0), "dilations": (1,)}
     for count in (1, 2):
