@@ -127,11 +127,14 @@ def digest(*parts: bytes) -> str:
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
-def text_digest(module: Any, kind: str) -> str:
+def text_digests(module: Any, kind: str) -> dict[str, str]:
+    """The hash of a network's text; of C, of each of its files."""
     if kind == "c":
         files = network_in_c(module, "net", apart=True)
-        return digest(files.source.encode(), files.header.encode(), files.weights or b"")
-    return digest(emitted(module, kind).encode())
+        parts = {"source": files.source, "header": files.header}
+        return {"c weights": digest(files.weights or b""),
+                **{f"c {part}": digest(text.encode()) for part, text in parts.items()}}
+    return {kind: digest(emitted(module, kind).encode())}
 
 
 def seeded(net: Any, seed: int = 1) -> dict[str, np.ndarray]:
@@ -170,7 +173,7 @@ def _fingerprint(model: onnx.ModelProto, target: str, inputs: Mapping[str, np.nd
     if target.startswith("auto:") and not asked:
         raise AssertionError(f"{target} asked for none of the made-up prices: adapt fixed_prices")
     return {"model": [digest(model.SerializeToString(deterministic=True))],
-            "texts": {kind: text_digest(module, kind) for kind in [TEXTS.get(target)] if kind},
+            "texts": text_digests(module, TEXTS[target]) if target in TEXTS else {},
             **observed(module, inputs)}
 
 

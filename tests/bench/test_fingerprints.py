@@ -2,11 +2,14 @@
 
 import json
 import re
+from collections.abc import Iterator
+from difflib import unified_diff
 from pathlib import Path
 
 import pytest
 
-from bench.fingerprints import SIZE, TARGETS, fixed_prices, made_up_seconds, main, seeded
+from bench.fingerprints import (SIZE, TARGETS, fixed_prices, made_up_seconds, main, network_in_c,
+                                seeded)
 from lockstep.testing import zoo
 from runtime.driver import costs
 
@@ -15,7 +18,22 @@ KEY = "keywords int8 accel:2x8x8"
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory) -> Path:
+def texts() -> Iterator[list[str]]:
+    """The C text of each run of this module, so that a difference can be shown."""
+    sources: list[str] = []
+
+    def kept(*args, **options):
+        files = network_in_c(*args, **options)
+        sources.append(files.source)
+        return files
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bench.fingerprints.network_in_c", kept)
+        yield sources
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory, texts: list[str]) -> Path:
     path = tmp_path_factory.mktemp("fingerprints") / "before.json"
     assert main(["-o", str(path), *OPTIONS]) == 0
     return path
@@ -33,7 +51,8 @@ def test_all_that_matters_is_recorded(stored: Path) -> None:
     found = json.loads(stored.read_text())
     assert list(found) == ["keywords int8 cpu", "keywords float32 cpu", KEY]
     assert not found["keywords int8 cpu"]["programs"]
-    assert list(found["keywords int8 cpu"]["texts"]) == ["c"]
+    assert list(found["keywords int8 cpu"]["texts"]) == [
+        "c weights", "c source", "c header"]
     one = found[KEY]
     assert [len(one[what]) for what in ("model", "programs", "cycles", "outputs", "segments",
                                         "copies")] == [1, 1, 1, 1, 3, 2]
@@ -44,8 +63,12 @@ def test_all_that_matters_is_recorded(stored: Path) -> None:
     assert one["copies"][0] == "features_QuantizeLinear_Output_stored: cpu -> accel"
 
 
-def test_the_same_tree_differs_in_nothing(stored: Path, capsys) -> None:
-    assert main(["--compare", str(stored)]) == 0
+def test_the_same_tree_differs_in_nothing(stored: Path, texts: list[str], capsys) -> None:
+    before = len(texts)
+    status = main(["--compare", str(stored)])
+    for one, other in zip(texts[:before], texts[before:], strict=False):
+        assert "\n".join(unified_diff(one.splitlines(), other.splitlines(), n=1)) == ""
+    assert status == 0
     assert capsys.readouterr().out == "3 of 3 fingerprints compared, 0 differ\n"
 
 
