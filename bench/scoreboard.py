@@ -38,6 +38,7 @@ class Figure:
     best: float | None = None
     command: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
@@ -71,7 +72,7 @@ def read_table(path: Path = TABLE) -> list[Figure]:
         if unknown:
             raise ValueError(f"a figure's fields must be {', '.join(Figure.__slots__)}, "
                              f"not {unknown[0]!r}")
-        lists = {name: tuple(row.get(name, ())) for name in ("command", "needs")}
+        lists = {name: tuple(row.get(name, ())) for name in ("command", "needs", "lacks")}
         figures.append(Figure(**{**row, **lists}))
     names = [figure.name for figure in figures]
     for name in names:
@@ -122,6 +123,8 @@ def unmeasured(figure: Figure) -> str:
         return "not measured yet"
     if figure.needs and not set(figure.needs) & set(host().features):
         return f"not measured: this processor has no {' or '.join(figure.needs)}"
+    if other := sorted(set(figure.lacks) & set(host().features)):
+        return f"not measured: this processor has {' and '.join(other)}"
     return ""
 
 

@@ -6,7 +6,8 @@ in turns with the peers that are installed (ONNX Runtime by the extra `test`, Op
 several threads compute, turns are 20 ms apart, since threads that wait for more work disturb
 others, and begin with a run that does not count. Medians of the process's processor time and of
 wall time. Prints a line for each network and type, ``cpu_NETWORK_DTYPE_over_PEER``, the ratio of
-processor times, and ``cpu_DTYPE_over_PEER``, the geometric mean over the networks. Rows have
+processor times, and ``cpu_DTYPE_over_PEER``, the geometric mean over the networks, in int8 also as
+``cpu_int8_SET_over_PEER`` with what multiplies bytes here (amx, vnni, dotprod, words). Rows have
 `share` as well, the share of the multiply-accumulates' time at the peak rate that is measured in
 the same run. Outputs must agree with ONNX Runtime (2e-5 of the largest element in float32), else
 the exit status is 1. `int8` is the quantized network, which peers round in their own ways: there
@@ -68,6 +69,7 @@ BODIES = tuple(name for name, (op, *numbers) in OPERATORS.items()
               if op == "Conv" and numbers[5] == 1 and min(numbers[:2]) >= 64
               or op == "Dense" and numbers[0] > 1)
 TIMES = 10              # an operator in a round
+BYTE_PRODUCTS = {"amx-int8": "amx", "avx512vnni": "vnni", "avxvnni": "vnni", "dotprod": "dotprod"}
 Arrays = Mapping[str, np.ndarray]
 Run = Callable[[], object]
 
@@ -99,7 +101,10 @@ class CpuRow:
 def networks(sheet: Sheet) -> None:
     rows = _beside_peers(sheet, _network)
     for dtype, peer, ratios in _ratios(rows):
-        sheet.figure(f"cpu_{dtype}_over_{peer}", geometric_mean(ratios), ".3f")
+        mean = geometric_mean(ratios)
+        sheet.figure(f"cpu_{dtype}_over_{peer}", mean, ".3f")
+        if dtype == "int8":
+            sheet.figure(f"cpu_int8_{byte_products()}_over_{peer}", mean, ".3f")
 
 
 @BENCH.part(OPERATORS, extra=True)
@@ -125,6 +130,11 @@ def _beside_peers(sheet: Sheet, measured: Callable[[str, str, int, int], "Measur
         sheet.row(row)
         sheet.figure(f"cpu_{row.network}_{row.dtype}_over_{row.peer}", row.ratio, ".3f")
     return rows
+
+
+def byte_products() -> str:
+    """What multiplies bytes on this processor: peers gain unlike from each."""
+    return next((name for feature, name in BYTE_PRODUCTS.items() if host().has(feature)), "words")
 
 
 def _ratios(rows: Sequence[CpuRow]) -> Iterator[tuple[str, str, list[float]]]:

@@ -90,7 +90,7 @@ def test_the_table_of_the_project_is_well_formed() -> None:
     ({"name": "a b"}, "name must be an identifier, not 'a b'"),
     ({"more": "floor = 3"}, "command of f must be given, because it has a floor"),
     ({"more": "flor = 3"}, "a figure's fields must be name, what, unit, better, aim, floor, best, "
-                           "command, needs, not 'flor'"),
+                           "command, needs, lacks, not 'flor'"),
 ])
 def test_a_wrong_row_is_refused(tmp_path: Path, capsys, row: dict, message: str) -> None:
     assert main([], table(tmp_path / "t.toml", row)) == 2
@@ -109,15 +109,17 @@ def test_an_unknown_figure_is_refused(tmp_path: Path, capsys) -> None:
     assert capsys.readouterr() == ("", f"scoreboard: error: {message}\n")
 
 
-@pytest.mark.parametrize(("needs", "status", "verdict"), [
-    ("no-such-feature", 0, "not measured: this processor has no no-such-feature"),
-    ("planted", 1, "LOST: worse than its floor")])
+@pytest.mark.parametrize(("features", "status", "verdict"), [
+    ('needs = ["no-such-feature"]', 0, "not measured: this processor has no no-such-feature"),
+    ('needs = ["planted"]', 1, "LOST: worse than its floor"),
+    ('lacks = ["planted"]', 0, "not measured: this processor has planted"),
+    ('lacks = ["no-such-feature"]', 1, "LOST: worse than its floor")])
 def test_a_figure_of_another_processor_is_not_measured(tmp_path: Path, capsys, monkeypatch,
-                                                       needs: str, status: int, verdict: str
+                                                       features: str, status: int, verdict: str
                                                        ) -> None:
     machine = Processor("x86_64-unknown-linux-gnu", "planted", ("planted",))
     monkeypatch.setattr(scoreboard, "host", lambda: machine)
-    row = {"more": f'floor = 12\nneeds = ["{needs}"]\n{prints("f 13")}'}
+    row = {"more": f'floor = 12\n{features}\n{prints("f 13")}'}
     assert main([], table(tmp_path / "t.toml", row)) == status
     assert verdict in " ".join(capsys.readouterr().out.split())
 
