@@ -231,7 +231,8 @@ def _run(machine: Machine, result: Any, image: np.ndarray, times: np.ndarray,
         for unit, cycles in zip(structure.names, result.activity, strict=True)}
     waiting = {unit: index - 1 for unit, index in zip(structure.names, result.waiting) if index}
     unit = structure.reporters[result.unit] if status is not Status.WATCHDOG else FETCH
-    moved = dict(zip(structure.clients, result.bytes, strict=True))
+    roles = structure.roles
+    moved = dict(zip((FETCH, roles.load, roles.store), result.bytes, strict=True))
     return Run(status, unit, result.index, image, result.cycles, Counters(activity, moved),
                times[0], times[1], waiting if status is Status.DEADLOCK else {}, timeline, accesses,
                simulator="cycle")

@@ -21,6 +21,7 @@ from accel.machine.structure import (BufferRecord, Structure, StructureError, Un
 from accel.proof.legal import prove
 from accel.sim.checking.check import check, compare
 from accel.sim.meaning import functional, values
+from accel.sim.programs.directed import directed
 from accel.sim.programs.forms import forms
 from accel.sim.programs.generate import generate, with_forms
 from accel.sim.timed import cycle
@@ -124,6 +125,16 @@ def test_functional_and_timed_agree_on_machines_of_two_units_of_vector(make) -> 
     assert compare(machine, case, runs) is None
     assert min(sum(runs["cycle"].counters.activity[unit.name].values()) for unit in
                machine.structure.units) == runs["cycle"].cycles
+
+
+@pytest.mark.parametrize("make", [lambda: Machine(TINY), reversed_units])
+def test_bytes_are_counted_for_the_unit_that_moves_them(make) -> None:
+    machine = make()
+    roles = machine.structure.roles
+    (case,) = [one for one in directed(machine) if one.name.startswith("full counter")
+               and one.name.endswith(f" to {roles.store}")]
+    moved = cycle.simulate(machine, case.program, case.memory).counters.bytes
+    assert moved[roles.load] == 0 and moved[roles.store] > 40_000
 
 
 def test_units_of_vector_come_and_go() -> None:
