@@ -79,7 +79,10 @@ class PairSearch:
         nodes, sums, others = found
         nodes += tail.nodes if tail else ()
         out = Stored(quantize.outputs[0], *parameters)
-        ends = {value: self._ends(value) for value in (*sums, *others)}
+        try:
+            ends = {value: self._ends(value) for value in (*sums, *others)}
+        except StaysFloat:                      # a value that has several scales
+            return None
         ends |= {value: self._seen(nodes, value, ends, out) for value in sums}
         pairs = [self._pair(value, *ends[value]) for value in sums]
         if None in pairs:
@@ -127,11 +130,12 @@ class PairSearch:
         return maker and QuantizedConstant.of(self.graph.constants, maker)
 
     def _ends(self, value: str) -> Ends:
-        """The least and the greatest number that a value can be."""
+        """The least and the greatest number that a value can be. Raises StaysFloat."""
         node = self._product(value)
         if node is None:
             x = self.view.activation(value)
-            return (-128 - x.zp) * x.scale, (127 - x.zp) * x.scale
+            type_ = np.iinfo(x.dtype)
+            return (type_.min - x.zp) * x.scale, (type_.max - x.zp) * x.scale
         weight, weights = self._weight(node), find(node.op).weights
         assert weight is not None and weights is not None
         axis = weights.scale_axis(node.attrs)

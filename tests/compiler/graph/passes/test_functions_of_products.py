@@ -278,3 +278,15 @@ def test_a_product_of_one_channel_meets_no_rest(qdq) -> None:
     model = one.model(one.requantized(result, 1.6 / 255, 39))
     ops = [node.op for node in optimize(convert(model), standard_passes(sums=True)).nodes]
     assert not {"qtable", "qaffine"} & {*ops} and "clip" in ops, ops
+
+
+@pytest.mark.parametrize(("step", "twice"), [(1e-5, True), (1e-2, False)])
+def test_parts_of_sums_are_as_fine_as_factors_of_16_bits_ask(qdq, step: float, twice: bool) -> None:
+    """A factor of 16 bits reaches 256 times as far as one of 8 with the same steps."""
+    one = qdq(seed=7, opset=21)
+    x = one.requantized(one.input("x", 4, 8), 0.05, 0, dtype="int8")
+    y = one.requantized(one.input("y", 4, 8), step, 0, dtype="int16")
+    product = one.add("MatMul", x, one.weight(8, 8, scale=0.01, axis=1))
+    model = one.model(one.requantized(one.add("Mul", product, y), 0.25, 0, dtype="int8"))
+    ops = [node.op for node in optimize(convert(model)).nodes]
+    assert ("qdense_add" in ops) == twice, ops
