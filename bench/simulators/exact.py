@@ -88,6 +88,7 @@ WAITS, SIGNALS = 1, 2           # bytes of a word
 NUMBERS = 1 << 16
 
 IMAGES = 4              # of the digits, on each of the geometries
+TURNS, SHORT_SECONDS = 8, 6.0       # runs that are timed, while they are so short together
 GEOMETRIES: tuple[dict[str, int], ...] = (
     {}, {"block_in": 8}, {"block_out": 8}, {"block_in": 8, "block_out": 8},
     {"block_in": 16, "block_out": 4}, {"block_in": 4, "block_out": 16},
@@ -312,10 +313,12 @@ def repeated(machine: Machine, program: AccelProgram, times: int) -> AccelProgra
 
 
 def timed(way: Callable[[], Run]) -> tuple[Run, float]:
-    """The run, and the better processor time of two, in seconds."""
-    _, first = _timed(way)
-    run, second = _timed(way)
-    return run, min(first, second)
+    """The run, and the best processor time of two, or of more while they are short, in seconds."""
+    times: list[float] = []
+    while len(times) < 2 or len(times) < TURNS and sum(times) < SHORT_SECONDS:
+        run, seconds = _timed(way)
+        times.append(seconds)
+    return run, min(times)
 
 
 def same(runs: list[Run]) -> bool:
