@@ -209,6 +209,7 @@ class Tracer:
         self.own_bytes = self.computed_bytes = 0
         self.steps = 0
         self.names_of_constants: set[str] = set()
+        self.training: Any = None       # an InTraining of compiler.frontend.building.training
         self.current = "node"
 
     def input(self, name: str, type_: TensorType, array: np.ndarray | None = None) -> Value:

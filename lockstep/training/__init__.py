@@ -1,0 +1,1 @@
+"""What ``lockstep train`` does: options, data, figures."""
