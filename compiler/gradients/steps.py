@@ -99,6 +99,8 @@ class TrainingStep:
     next : for each parameter, each state and each statistic, inputs of the graph, the output to
         take its place.
     first : what these are before the first step.
+    forward, gradient : how many nodes compute the network, and how many these and its gradients;
+        behind them nodes name the gradients and change the parameters.
     """
 
     graph: Graph
@@ -106,6 +108,8 @@ class TrainingStep:
     time: str
     next: Mapping[str, str]
     first: Mapping[str, np.ndarray]
+    forward: int
+    gradient: int
 
 
 def training_step(model: Model, of: str, parameters: Sequence[str], optimizer: Optimizer,
@@ -139,8 +143,11 @@ def training_step(model: Model, of: str, parameters: Sequence[str], optimizer: O
     following = {name: _output(tracer, name, value)
                  for name, value in zip(first, results, strict=True)}
     outputs = (made.outputs[0], *following.values())
+    own = {node.name for node in graph.nodes}
+    forward = sum(node.name in own for node in made.nodes)
+    named = next(place for place, node in enumerate(made.nodes) if made.outputs[1] in node.outputs)
     return TrainingStep(tracer.builder.finish(outputs), tracer.enter(rate), tracer.enter(time),
-                        following, first)
+                        following, first, forward, named)
 
 
 def _constants(graph: Graph, names: Sequence[str], role: str = "parameter"

@@ -53,7 +53,7 @@ class Trainable:
 @called_by_name
 def trainable(model: onnx.ModelProto | str | PathLike[str], batch: int | None = None, *,
               seed: int = 0, freeze: Iterable[str] = (),
-              shapes: Mapping[str, int] | None = None) -> Trainable:
+              shapes: Mapping[str, int] | None = None, name: str = "") -> Trainable:
     """A network of an ONNX model, or of the file of one, as it is in training: batch norms take
     mean and variance of the batch and keep running ones, dropouts drop.
 
@@ -63,12 +63,14 @@ def trainable(model: onnx.ModelProto | str | PathLike[str], batch: int | None = 
     seed : of the masks of dropouts.
     freeze : constants that are not learned, by names in which ``*`` stands for any text.
     shapes : extents of other open dimensions, as `lockstep.compile` has them.
+    name : what the network is called; by default after its file.
 
     Raises GradientRefused where nothing is to be learned, or the batch does not go through the
     network; ImportRefused as `lockstep.compile` does.
     """
-    source, name = (model, "model") if isinstance(model, onnx.ModelProto) else (
+    source, stem = (model, "model") if isinstance(model, onnx.ModelProto) else (
         read_file(model).model, Path(model).stem)
+    name = name or stem
     arrays = parameters_of(source)
     frozen = _matching(name, arrays, freeze)
     running = _averages(source)

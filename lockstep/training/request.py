@@ -37,7 +37,7 @@ def train(args: argparse.Namespace) -> int:
     _require_checkpoint(args)
     model = _model(args)
     network = trainable(model, args.batch, seed=args.seed, freeze=args.freeze,
-                        shapes=dict(args.shape))
+                        shapes=dict(args.shape), name=args.model.stem)
     graph = _with_loss(args, network.graph)
     fed = _fed(graph, network)
     draw, steps, data = _data(args, fed)
