@@ -1,6 +1,7 @@
 """``lockstep train NETWORK``: learns the weights of a network from data."""
 
 import argparse
+import re
 
 from lockstep.options.arguments import NETWORK, add_shape, at_least
 from lockstep.options.choices import OneOf
@@ -38,6 +39,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add_shape(parser)
     _add_optimizer(parser)
     _add_checkpoint(parser)
+    add("--memory", type=byte_count, metavar="N|NkB|NMB|NGB",
+        help="the most bytes that activations take: parts of the network are computed twice in a "
+             "step, to the same bits (default: as many as it takes)")
     add("--target", default="cpu", metavar="T",
         help="cpu, cpu:THREADS, cuda or opencl (default cpu)")
     add("--page", type=output_file, metavar="FILE.html",
@@ -82,6 +86,14 @@ def training_data(text: str) -> str:
     from lockstep.options.paths import FileName, input_file
 
     return text if ":" in text and not text.endswith(".npz") else FileName(input_file(text))
+
+
+def byte_count(text: str) -> int:
+    """Parses a number of bytes, ``200MB``; units are powers of 1,000."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(|[kMG])B?", text)
+    if not found or not float(found[1]):
+        raise argparse.ArgumentTypeError(f"must be bytes above 0, such as 200MB, not {text!r}")
+    return int(float(found[1]) * 1000 ** " kMG".index(found[2] or " "))
 
 
 def run(args: argparse.Namespace) -> int:

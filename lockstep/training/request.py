@@ -43,7 +43,8 @@ def train(args: argparse.Namespace) -> int:
     draw, steps, data = _data(args, fed)
     schedule = Rates(args.schedule, steps or 0, args.warm_up, args.drop_every or 0, args.drop_to)
     trainer = Trainer(graph, parameters=network.parameters, optimizer=optimizer,
-                      statistics=network.statistics, counter=network.counter, target=args.target)
+                      statistics=network.statistics, counter=network.counter, memory=args.memory,
+                      target=args.target)
     identity = {"network": _hash(model.SerializeToString(deterministic=True)), "data": data,
                 "loss": args.loss, "of": args.of, "batch": args.batch, "seed": args.seed,
                 "freeze": list(args.freeze), "optimizer": f"{args.optimizer} {asdict(optimizer)}",
@@ -62,7 +63,8 @@ def train(args: argparse.Namespace) -> int:
         "steps": trainer.steps, "continued_from": before, "seconds": round(seconds, 3),
         "parameters": len(network.parameters),
         "numbers": sum(graph.constants[name].size for name in network.parameters),
-        "statistics": len(network.statistics), "losses": course.losses, "rates": course.rates,
+        "statistics": len(network.statistics), "activation_bytes": trainer.activation_bytes,
+        "memory": args.memory, "losses": course.losses, "rates": course.rates,
         "provenance": asked.provenance({}, ["seconds"])})
     return 0
 
@@ -159,7 +161,8 @@ def told(figures: Mapping[str, Any]) -> list[str]:
         if figures["continued_from"] else ""
     averages = f", {figures['statistics']} running statistics" if figures["statistics"] else ""
     return [
-        f"{figures['parameters']} weights of {figures['numbers']:,} numbers{averages}",
+        f"{figures['parameters']} weights of {figures['numbers']:,} numbers{averages}; activations "
+        f"take {figures['activation_bytes']:,} bytes",
         f"loss {losses[0]:.4g} in the first step, {np.mean(losses[-few:]):.4g} in the last {few} of "
         f"{figures['steps']:,}{continued}",
         f"{figures['output']}: sha256 {figures['sha256'][:16]}"]

@@ -7,6 +7,7 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -17,6 +18,7 @@ from compiler.gradients.origins import origin
 from compiler.gradients.steps import Optimizer, Sgd, training_step, with_constants
 from compiler.graph.graph import Graph
 from runtime.driver.compilation import compile as compile_module
+from runtime.driver.little_memory import arena_bytes, compiled_within
 from runtime.module import InputError
 
 Arrays = Mapping[str, np.ndarray]
@@ -39,6 +41,9 @@ class Trainer:
     statistics : constants that change beside the parameters, such as running means, and the value
         that takes the place of each after a step: those of `lockstep.trainable`.
     counter : the input that counts steps from 0, int64 []; the trainer has it.
+    memory : the most bytes that activations may take, with their gradients and what kernels need;
+        parameters and batch are not among them. Parts of the network are then computed twice in
+        each step, to the same bits.
     target, options : as `lockstep.compile` has them, for the step.
 
     The same network, batches and rates give the same parameters to the bit on one processor.
@@ -46,14 +51,22 @@ class Trainer:
 
     def __init__(self, model: Model, of: str = "loss", *, parameters: str | Sequence[str],
                  optimizer: Optimizer | None = None, statistics: Mapping[str, str] | None = None,
-                 counter: str = "", target: str = "cpu", **options):
+                 counter: str = "", memory: int | None = None, target: str = "cpu", **options):
         self.optimizer = Sgd() if optimizer is None else optimizer
         self._names = (parameters,) if isinstance(parameters, str) else tuple(parameters)
         self._statistics = tuple(statistics or ())
-        self._step = training_step(model, of, self._names, self.optimizer, statistics, counter)
+        step = training_step(model, of, self._names, self.optimizer, statistics, counter)
+        compiled = partial(compile_module, target=target, **options)
+        self._step, self.module = (
+            (step, compiled(step.graph)) if memory is None
+            else compiled_within(step, memory, compiled))
         self._values = dict(self._step.first)
-        self.module = compile_module(self._step.graph, target, **options)
         self.steps = 0
+
+    @property
+    def activation_bytes(self) -> int:
+        """The bytes in which a step computes all but the next parameters."""
+        return arena_bytes(self.module)
 
     @property
     def parameters(self) -> dict[str, np.ndarray]:

@@ -73,7 +73,7 @@ def test_writes_network_figures_and_page(place: Path, capsys) -> None:
                    "cosine", "--warm-up", "3", "--json", "r.json", "--page", "p.html"])
     printed = capsys.readouterr()
     assert (status, printed.err) == (0, "")
-    assert re.search(r"^1 weights of 3 numbers\nloss [\d.]+ in the first step, [\d.e-]+ in the "
+    assert re.search(r"^1 weights of 3 numbers; activations take [\d,]+ bytes\nloss [\d.]+ in the first step, [\d.e-]+ in the "
                      r"last 10 of 300\nout.onnx: sha256 [0-9a-f]{16}\n$", printed.out)
     found = weights(place / "out.onnx")
     np.testing.assert_allclose(found["w"].ravel(), [1, -2, 3], atol=1e-3)
@@ -138,6 +138,9 @@ def test_data_that_fail_are_one_line(place: Path, capsys) -> None:
                                        "outputs are y"),
     (["--data", "d.npz", "--optimizer", "sgd", "--momentum", "1"],
      "Sgd: momentum must be a number of at least 0, below 1, not 1.0"),
+    (["--data", "d.npz", "--memory", "1B"], "memory must be at least the "),
+    (["--data", "d.npz", "--memory", "much"],
+     "argument --memory: must be bytes above 0, such as 200MB, not 'much' (see lockstep train "),
     (["--data", "d.npz", "--schedule", "step"], "every must be at least 1 step, not 0"),
 ])
 def test_wrong_requests_are_one_line(place: Path, capsys, words: list[str], message: str) -> None:
