@@ -76,7 +76,7 @@ def _cuts(sizes: np.ndarray, last: np.ndarray) -> np.ndarray:
     np.add.at(change, last + 1, -sizes)                 # to that before its last reader
     live = np.cumsum(change)[1:count]                   # at the cuts 1 to count - 1
     around = np.pad(live, 1, constant_values=np.iinfo(np.int64).max)
-    least = np.flatnonzero((live < around[:-2]) & (live <= around[2:])) + 1
+    least = np.flatnonzero((live <= around[:-2]) & (live <= around[2:])) + 1
     if len(least) >= MOST_LINKS:        # the narrowest of so many neighbours
         least = [group[np.argmin(live[group - 1])] for group in np.array_split(least, MOST_LINKS)]
     return np.array([0, *least, count])

@@ -61,21 +61,22 @@ def test_no_other_choice_costs_less(seed: int) -> None:
 
 
 def deep(layers: int) -> TrainingStep:
-    """Products with a function behind each, of 8 x 8."""
+    """Products with two functions behind each, of 8 x 8."""
     rng, net = np.random.default_rng(1), Builder("deep")
     net.add_input("x", TensorType((8, 8), "float32"))
     value = "x"
     for number in range(layers):
         net.add_constant(f"w{number}", rng.standard_normal((8, 8)).astype(np.float32) / 3)
         net.emit("matmul", f"m{number}", [value, f"w{number}"], f"m{number}.y")
-        value = net.emit("tanh", f"t{number}", [f"m{number}.y"], f"t{number}.y")
+        net.emit("sin", f"s{number}", [f"m{number}.y"], f"s{number}.y")
+        value = net.emit("tanh", f"t{number}", [f"s{number}.y"], f"t{number}.y")
     graph = lockstep.mean_squared_error(net.finish([value]), value)
     return training_step(graph, "loss", [f"w{number}" for number in range(layers)], lockstep.Sgd())
 
 
-@pytest.mark.parametrize("factor", [1.0, 1.4, 2.5])
+@pytest.mark.parametrize("factor", [1.0, 1.4])
 def test_values_are_those_of_the_step(factor: float, rng: np.random.Generator) -> None:
-    step = deep(16)
+    step = deep(40)
     ways = LittleMemory(step)
     little = ways.within(ways.least * factor)
     assert little is not None and len(little.graph.nodes) > len(step.graph.nodes)
@@ -88,11 +89,11 @@ def test_values_are_those_of_the_step(factor: float, rng: np.random.Generator) -
 
 
 def test_what_is_cheaper_is_kept_where_there_is_room() -> None:
-    ways = LittleMemory(deep(16))
+    ways = LittleMemory(deep(40))
     counts = []
     for factor in (1.0, 1.5, 2.0, 100.0):
         little = ways.within(ways.least * factor)
         assert little is not None
         counts.append(sum(node.name.endswith(".again") for node in little.graph.nodes))
-    assert counts == sorted(counts, reverse=True) and counts[0] > counts[2] and counts[-1] == 0
+    assert counts == sorted(counts, reverse=True) and counts[0] > counts[1] and counts[-1] == 0
     assert ways.within(ways.least / 2) is None
