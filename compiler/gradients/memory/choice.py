@@ -20,7 +20,7 @@ import numpy as np
 
 from compiler.gradients.memory.chain import Links
 
-MOST_STATES = 512
+MOST_STATES = 256
 Part = tuple[int, int]
 """The nodes of a part that is computed again: from the first to before the second."""
 
@@ -38,38 +38,42 @@ class States:
     again: np.ndarray
 
 
-def chosen(links: Links, budget: float) -> list[Part] | None:
-    """The parts of the cheapest choice within this many bytes, in order; None where none fits."""
+def chosen(links: Links, budget: float, most: int = MOST_STATES) -> list[Part] | None:
+    """The parts of the cheapest choice within this many bytes, in order; None where none fits. At
+    each cut `most` states are followed.
+    """
     zero = np.zeros(1)
     states = [States(zero, zero, zero.astype(int), zero.astype(int), zero.astype(bool))]
     for cut in range(1, len(links.cuts)):
-        states.append(_arrived(links, states, cut, budget))
+        states.append(_arrived(links, states, cut, budget, most))
     if not len(states[-1].bytes):
         return None
     return _traced(links, states)
 
 
 def least_budget(links: Links) -> float:
-    """The fewest bytes, to a hundredth, for which there is a choice."""
+    """The fewest bytes, to a hundredth, for which there is a choice: the state of fewest bytes then
+    leads to it at each cut, since less stays behind it, too.
+    """
     low, high = 0.0, float(links.saved[-1] + links.kept.sum() + links.transient.max(initial=0) + 1)
     while high - low > high / 100:
         middle = (low + high) / 2
-        if chosen(links, middle) is None:
+        if chosen(links, middle, 1) is None:
             low = middle
         else:
             high = middle
     return high
 
 
-def _arrived(links: Links, states: Sequence[States], cut: int, budget: float) -> States:
+def _arrived(links: Links, states: Sequence[States], cut: int, budget: float, most: int) -> States:
     """The states at a cut, from those at all cuts before it."""
     last = states[cut - 1]
     fits = np.count_nonzero(last.bytes + links.kept[cut - 1] + links.transient[cut - 1] <= budget)
     found = [(last.bytes[:fits] + links.kept[cut - 1], last.cost[:fits], cut - 1, False)]
-    most = 0.0
+    room = 0.0
     for first in range(cut - 1, -1, -1):
-        most = max(most, links.transient[first])
-        needed = links.saved[cut] - links.saved[first] + most
+        room = max(room, links.transient[first])
+        needed = links.saved[cut] - links.saved[first] + room
         if needed > budget:
             break
         before = states[first]
@@ -77,11 +81,11 @@ def _arrived(links: Links, states: Sequence[States], cut: int, budget: float) ->
         if fits:
             found.append((before.bytes[:fits] + links.crossing[first, cut],
                           before.cost[:fits] + links.cost[cut] - links.cost[first], first, True))
-    return _best(found)
+    return _best(found, most)
 
 
-def _best(found: Sequence[tuple[np.ndarray, np.ndarray, int, bool]]) -> States:
-    """The states that no other one beats."""
+def _best(found: Sequence[tuple[np.ndarray, np.ndarray, int, bool]], most: int) -> States:
+    """The states that no other one beats, that of fewest bytes among them."""
     sizes, cost = (np.concatenate([each[place] for each in found]) for place in (0, 1))
     counts = [len(each[0]) for each in found]
     cut = np.repeat([each[2] for each in found], counts)
@@ -90,8 +94,8 @@ def _best(found: Sequence[tuple[np.ndarray, np.ndarray, int, bool]]) -> States:
     order = np.lexsort((cost, sizes))
     least = np.minimum.accumulate(np.concatenate([[np.inf], cost[order][:-1]]))
     order = order[cost[order] < least]
-    if len(order) > MOST_STATES:
-        order = order[np.linspace(0, len(order) - 1, MOST_STATES).astype(int)]
+    if len(order) > most:
+        order = order[np.linspace(0, len(order) - 1, most).astype(int)]
     return States(sizes[order], cost[order], cut[order], state[order], again[order])
 
 
