@@ -19,6 +19,10 @@ from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.te import is_float
 
 
+NODES_FOR_EACH = 20
+"""Nodes that the gradient of one may have beside those that any graph may have."""
+
+
 class GradientRefused(Error, ValueError):
     """A graph, or a request, without gradients; the message is one line."""
 
@@ -78,6 +82,7 @@ class _Reverse:
 
     def run(self, beside: Sequence[str]) -> Graph:
         self.tracer = Tracer(Builder.like(self.graph))
+        self.tracer.most_nodes += NODES_FOR_EACH * len(self.graph.nodes)
         for node in self.graph.nodes:
             self.tracer.builder.add(node)
         self.active = self._active()

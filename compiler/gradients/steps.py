@@ -10,7 +10,7 @@ from compiler.errors import ArgumentError
 from compiler.frontend.building.values import Tracer, Value
 from compiler.frontend.models import Model, graph_of
 from compiler.frontend.onnx.operators.learning import adam, momentum
-from compiler.gradients.reverse import GradientRefused, gradients
+from compiler.gradients.reverse import NODES_FOR_EACH, GradientRefused, gradients
 from compiler.graph.graph import Graph, TensorType
 from compiler.graph.rewrite import Builder
 from compiler.te import is_float
@@ -124,6 +124,7 @@ def training_step(model: Model, of: str, parameters: Sequence[str], optimizer: O
     made = gradients(with_inputs(graph, (*parameters, *averages)), of, parameters,
                      tuple(averages.values()))
     tracer = Tracer(Builder.like(made))
+    tracer.most_nodes += NODES_FOR_EACH * len(made.nodes)
     for node in made.nodes:
         tracer.builder.add(node)
     rate = tracer.input(tracer.builder.fresh("rate"), TensorType((), "float32"))
