@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from compiler.exports.names import ExportError
     from compiler.files import FileError
     from compiler.frontend.onnx.importing import ImportRefused
-    from compiler.gradients import (Adam, GradientRefused, Rates, Sgd, cross_entropy, grad,
+    from compiler.gradients import (Adam, GradientRefused, LearningRates, Sgd, cross_entropy, grad,
                                     mean_squared_error, trainable)
     from compiler.native import BuildError
     from compiler.quantize.ranges.refusal import QuantizeRefused
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AccelConfig", "Adam", "ArgumentError", "ArtifactError", "BuildError", "ConfigError",
            "DeviceError", "Error", "ExportError", "FileError", "GradientRefused", "ImportRefused",
-           "InputError", "Machine", "Module", "PoolError", "QuantizeRefused", "Rates", "Sgd",
+           "InputError", "Machine", "Module", "PoolError", "QuantizeRefused", "LearningRates", "Sgd",
            "TargetError", "Trainer", "TrainingError", "assemble", "batches", "compile",
            "cross_entropy", "decoder", "grad", "load", "mean_squared_error", "preset", "quantize",
            "remote", "trainable", "vector_op"]
@@ -55,7 +55,7 @@ _HOMES = {
     "Adam": "compiler.gradients", "GradientRefused": "compiler.gradients",
     "Sgd": "compiler.gradients", "cross_entropy": "compiler.gradients",
     "grad": "compiler.gradients", "mean_squared_error": "compiler.gradients",
-    "Rates": "compiler.gradients", "trainable": "compiler.gradients",
+    "LearningRates": "compiler.gradients", "trainable": "compiler.gradients",
     "Trainer": "runtime.driver.training", "TrainingError": "runtime.driver.training",
     "batches": "runtime.driver.training",
     "ImportRefused": "compiler.frontend.onnx.importing", "InputError": "runtime.module",

@@ -1,4 +1,4 @@
-"""Rates over the steps of a training, as parts of the optimizer's rate."""
+"""LearningRates over the steps of a training, as parts of the optimizer's rate."""
 
 from dataclasses import dataclass
 from math import cos, pi
@@ -9,7 +9,7 @@ SHAPES = ("constant", "step", "cosine")
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class LearningRates:
     """A schedule: `share(step)` is what the optimizer's rate is multiplied by in a step, counted
     from 0.
 

@@ -1,1 +1,1 @@
-"""What ``lockstep train`` does: options, data, figures."""
+"""The parts of ``lockstep train``: options, data, figures."""

@@ -4,7 +4,7 @@ import importlib
 import os
 import sys
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -24,7 +24,7 @@ def drawn_rows(arrays: Arrays, size: int, epochs: int, seed: int) -> Draw:
     return lambda first: batches(arrays, size, epochs=epochs, seed=seed, first=first)
 
 
-def generated(function: Callable[[], Iterable[Any]], graph: Graph, epochs: int) -> Draw:
+def generated(function: Callable[[], Any], graph: Graph, epochs: int) -> Draw:
     """The batches of a function that is called once for each epoch; those at the beginning are made
     and left out.
     """
@@ -77,7 +77,7 @@ def fitted(arrays: Any, graph: Graph, what: str, rows: bool = True) -> Arrays:
     return made
 
 
-def function_of(text: str) -> Callable[[], Iterable[Any]]:
+def function_of(text: str) -> Callable[[], Any]:
     """The function of ``MODULE:FUNCTION``; the module is imported, from this folder, too, so trust
     it like a program.
     """
@@ -87,7 +87,7 @@ def function_of(text: str) -> Callable[[], Iterable[Any]]:
         function = getattr(importlib.import_module(module), name, None)
     except Exception as error:          # the module's own code may raise anything
         raise RequestError(f"--data {text}: the module {module!r} cannot be imported: "
-                           f"{type(error).__name__}: {error}") from None
+                           f"{type(error).__name__}: {error}") from error
     finally:
         sys.path.remove(os.getcwd())
     if not callable(function):

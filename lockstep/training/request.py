@@ -15,7 +15,7 @@ import onnx
 from compiler.errors import RequestError
 from compiler.files import whole_file
 from compiler.frontend.models import is_of_keras, is_of_torch, read_file
-from compiler.gradients import (Adam, Rates, Sgd, Trainable, cross_entropy, mean_squared_error,
+from compiler.gradients import (Adam, LearningRates, Sgd, Trainable, cross_entropy, mean_squared_error,
                                 trainable)
 from compiler.gradients.trainable import with_initializers
 from compiler.graph.graph import Graph
@@ -41,7 +41,7 @@ def train(args: argparse.Namespace) -> int:
     graph = _with_loss(args, network.graph)
     fed = _fed(graph, network)
     draw, steps, data = _data(args, fed)
-    schedule = Rates(args.schedule, steps or 0, args.warm_up, args.drop_every or 0, args.drop_to)
+    schedule = LearningRates(args.schedule, steps or 0, args.warm_up, args.drop_every or 0, args.drop_to)
     trainer = Trainer(graph, parameters=network.parameters, optimizer=optimizer,
                       statistics=network.statistics, counter=network.counter, memory=args.memory,
                       target=args.target)
@@ -53,7 +53,8 @@ def train(args: argparse.Namespace) -> int:
     if args.resume:
         course.resume()
     begin, before = time.perf_counter(), trainer.steps
-    with progress_bar(args.model.title, steps or 0, lambda: trainer.steps, told=lambda: _now(course)):
+    with progress_bar(args.model.title, steps or 0, lambda: trainer.steps,
+                      told=lambda: _now(course)):
         course.run(steps)
     seconds = time.perf_counter() - begin
     if not course.losses:
@@ -163,8 +164,8 @@ def told(figures: Mapping[str, Any]) -> list[str]:
     return [
         f"{figures['parameters']} weights of {figures['numbers']:,} numbers{averages}; activations "
         f"take {figures['activation_bytes']:,} bytes",
-        f"loss {losses[0]:.4g} in the first step, {np.mean(losses[-few:]):.4g} in the last {few} of "
-        f"{figures['steps']:,}{continued}",
+        f"loss {losses[0]:.4g} in the first step, {np.mean(losses[-few:]):.4g} in the last {few} "
+        f"of {figures['steps']:,}{continued}",
         f"{figures['output']}: sha256 {figures['sha256'][:16]}"]
 
 

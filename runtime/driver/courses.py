@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import Error
-from compiler.gradients.rates import Rates
+from compiler.gradients.rates import LearningRates
 from runtime.driver.checkpoints import CheckpointError, read_checkpoint, write_checkpoint
 from runtime.driver.training import Arrays, Trainer
 
@@ -37,7 +37,7 @@ class Course:
 
     trainer: Trainer
     draw: Draw
-    schedule: Rates = field(default_factory=Rates)
+    schedule: LearningRates = field(default_factory=LearningRates)
     checkpoint: str | PathLike[str] | None = None
     every: int = 100
     identity: Mapping[str, Any] = field(default_factory=dict)

@@ -37,5 +37,5 @@ def compiled_within(step: TrainingStep, memory: int, compile: Callable[[Graph], 
 
 def arena_bytes(module: Module) -> int:
     """The bytes in which a module computes what is neither its input nor its output."""
-    plans = [step.compiled.plan for step in module.steps if hasattr(step.compiled, "plan")]
-    return max((plan.size for plan in plans), default=0)
+    return max((plan.size for step in module.steps
+                if (plan := getattr(step.compiled, "plan", None)) is not None), default=0)

@@ -44,4 +44,5 @@ def test_kernels(capsys):
 def test_trainings(capsys):
     assert BENCH.main(["--only", "trainings", "--row", "3"]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert {"train_killed_wrong 0", "train_killed_leftovers 0", "train_killed_digits 3"} <= set(said)
+    assert {"train_killed_wrong 0", "train_killed_leftovers 0",
+            "train_killed_digits 3"} <= set(said)

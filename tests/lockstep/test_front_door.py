@@ -14,7 +14,7 @@ from compiler.errors import ArgumentError, Error
 from compiler.exports import ExportError
 from compiler.files import FileError
 from compiler.frontend.onnx.importing import ImportRefused
-from compiler.gradients import (Adam, GradientRefused, Rates, Sgd, cross_entropy, grad,
+from compiler.gradients import (Adam, GradientRefused, LearningRates, Sgd, cross_entropy, grad,
                                 mean_squared_error, trainable)
 from compiler.native import BuildError
 from compiler.quantize.ranges.refusal import QuantizeRefused
@@ -39,7 +39,7 @@ def test_names() -> None:
                      "GradientRefused": GradientRefused,
                      "ImportRefused": ImportRefused, "InputError": InputError,
                      "Machine": Machine, "Module": Module, "PoolError": PoolError,
-                     "QuantizeRefused": QuantizeRefused, "Rates": Rates, "Sgd": Sgd,
+                     "QuantizeRefused": QuantizeRefused, "LearningRates": LearningRates, "Sgd": Sgd,
                      "TargetError": TargetError, "Trainer": Trainer,
                      "TrainingError": TrainingError, "assemble": assemble, "batches": batches,
                      "compile": compile, "cross_entropy": cross_entropy,

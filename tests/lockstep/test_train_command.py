@@ -73,8 +73,9 @@ def test_writes_network_figures_and_page(place: Path, capsys) -> None:
                    "cosine", "--warm-up", "3", "--json", "r.json", "--page", "p.html"])
     printed = capsys.readouterr()
     assert (status, printed.err) == (0, "")
-    assert re.search(r"^1 weights of 3 numbers; activations take [\d,]+ bytes\nloss [\d.]+ in the first step, [\d.e-]+ in the "
-                     r"last 10 of 300\nout.onnx: sha256 [0-9a-f]{16}\n$", printed.out)
+    assert re.search(r"^1 weights of 3 numbers; activations take [\d,]+ bytes\n"
+                     r"loss [\d.]+ in the first step, [\d.e-]+ in the last 10 of 300\n"
+                     r"out.onnx: sha256 [0-9a-f]{16}\n$", printed.out)
     found = weights(place / "out.onnx")
     np.testing.assert_allclose(found["w"].ravel(), [1, -2, 3], atol=1e-3)
     assert onnx.load(place / "out.onnx").graph.input[0].type.tensor_type.shape.dim[0].dim_value == 1

@@ -37,7 +37,7 @@ def random_words(places: Value, time: Value, key: int) -> Value:
 
 @dataclass(slots=True)
 class InTraining:
-    """What a network in training has besides its nodes, found while it is imported.
+    """A network in training: what it has besides its nodes, found while it is imported.
 
     seed : of the masks of all dropouts.
     counter : the name of the input that counts steps, int64 []; "" where nothing reads it.

@@ -117,9 +117,10 @@ class _Again:
                  for node in body}
         self.clones.update(names)
         self.waiting.update(dict.fromkeys(names, number))
-        self.bodies.append([
-            made for node in reversed(body) for made in self._second_time(node, names, node.outputs[
-                0] in read or any(reader.name not in again for reader in readers[node.outputs[0]]))])
+        left = {name for name in names if name in read or any(
+            reader.name not in again for reader in readers[name])}
+        self.bodies.append([twice for node in reversed(body)
+                            for twice in self._second_time(node, names, node.outputs[0] in left)])
 
     def _second_time(self, node: Node, names: Mapping[str, str], stored: bool) -> Iterator[Node]:
         """The node once more; its value is stored where it is by itself the first time."""

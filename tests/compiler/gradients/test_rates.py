@@ -1,4 +1,4 @@
-"""Rates of the schedules, by their formulas."""
+"""LearningRates of the schedules, by their formulas."""
 
 import re
 
@@ -8,12 +8,12 @@ import lockstep
 
 
 @pytest.mark.parametrize(("schedule", "shares"), [
-    (lockstep.Rates(), [1, 1, 1]),
-    (lockstep.Rates(warm_up=3), [0.25, 0.5, 0.75, 1, 1]),
-    (lockstep.Rates("step", every=2, factor=0.5), [1, 1, 0.5, 0.5, 0.25]),
-    (lockstep.Rates("cosine", steps=4), [1, 0.5 + 0.5 ** 1.5, 0.5, 0.5 - 0.5 ** 1.5, 0, 0]),
-    (lockstep.Rates("cosine", steps=3, warm_up=1), [0.5, 1, 0.5, 0])])
-def test_shares(schedule: lockstep.Rates, shares: list[float]) -> None:
+    (lockstep.LearningRates(), [1, 1, 1]),
+    (lockstep.LearningRates(warm_up=3), [0.25, 0.5, 0.75, 1, 1]),
+    (lockstep.LearningRates("step", every=2, factor=0.5), [1, 1, 0.5, 0.5, 0.25]),
+    (lockstep.LearningRates("cosine", steps=4), [1, 0.5 + 0.5 ** 1.5, 0.5, 0.5 - 0.5 ** 1.5, 0, 0]),
+    (lockstep.LearningRates("cosine", steps=3, warm_up=1), [0.5, 1, 0.5, 0])])
+def test_shares(schedule: lockstep.LearningRates, shares: list[float]) -> None:
     assert [schedule.share(step) for step in range(len(shares))] == pytest.approx(shares)
 
 
@@ -26,4 +26,4 @@ def test_shares(schedule: lockstep.Rates, shares: list[float]) -> None:
     ({"shape": "step"}, "every must be at least 1 step, not 0")])
 def test_what_is_no_schedule_is_refused(fields: dict, message: str) -> None:
     with pytest.raises(lockstep.ArgumentError, match=f"^{re.escape(message)}$"):
-        lockstep.Rates(**fields)
+        lockstep.LearningRates(**fields)

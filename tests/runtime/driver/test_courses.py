@@ -1,7 +1,7 @@
 """A training that continues from a checkpoint gives the same bits; what is not whole is refused."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +54,7 @@ def course_of(trainer: lockstep.Trainer, path: Path) -> Course:
               "labels": rng.integers(0, CLASSES, 18)}
     return Course(trainer, lambda first: lockstep.batches(arrays, ROWS, epochs=3, seed=5,
                                                           first=first),
-                  lockstep.Rates("cosine", steps=STEPS, warm_up=2), path, 5, {"data": "rows"})
+                  lockstep.LearningRates("cosine", steps=STEPS, warm_up=2), path, 5, {"data": "rows"})
 
 
 @pytest.mark.parametrize("end", [5, 7])
@@ -79,7 +79,7 @@ def test_what_continues_gives_the_same_bits(course: Course, end: int) -> None:
 def test_data_that_fail_keep_the_last_checkpoint(course: Course) -> None:
     given = [*course.draw(0)]
 
-    def failing(first: int) -> Iterator[dict]:
+    def failing(first: int) -> Iterator[Mapping[str, np.ndarray]]:
         yield from given[first:7]
         raise OSError("the disk is gone")
 
@@ -168,6 +168,7 @@ def test_a_gradient_that_is_none_ends_training_before_weights_are_lost() -> None
     net = lockstep.trainable(model_of(nodes, (2, 3), {"w": np.ones(3, np.float32)}))
     trainer = lockstep.Trainer(lockstep.mean_squared_error(net.graph, "y"),
                                parameters=net.parameters)
-    with pytest.raises(lockstep.TrainingError, match=r"^step 0: w must stay numbers; scale\.gradient"):
+    with pytest.raises(lockstep.TrainingError,
+                       match=r"^step 0: w must stay numbers; scale\.gradient"):
         trainer.step({"x": np.zeros((2, 3), np.float32), "target": np.ones((2, 3), np.float32)})
     np.testing.assert_array_equal(trainer.parameters["w"], 1)

@@ -1,7 +1,5 @@
 """Training in little memory: fewer bytes by the plan, and the same bits."""
 
-import re
-
 import numpy as np
 import onnx
 import pytest
@@ -17,7 +15,7 @@ ROWS = 2
 def branching() -> onnx.ModelProto:
     """Two branches of several layers that meet, a value that is read far behind, and a dropout."""
     rng = np.random.default_rng(3)
-    nodes, arrays = [], {"ratio": np.array(0.25, np.float32)}
+    nodes, arrays = [], dict[str, np.ndarray](ratio=np.array(0.25, np.float32))
 
     def layer(x: str, name: str) -> str:
         arrays[f"{name}.w"] = rng.standard_normal((32, 32)).astype(np.float32) / 6
