@@ -15,8 +15,8 @@ import onnx
 from compiler.errors import RequestError
 from compiler.files import whole_file
 from compiler.frontend.models import is_of_keras, is_of_torch, read_file
-from compiler.gradients import (Adam, LearningRates, Sgd, Trainable, cross_entropy, mean_squared_error,
-                                trainable)
+from compiler.gradients import (Adam, LearningRates, Sgd, Trainable, cross_entropy,
+                                mean_squared_error, trainable)
 from compiler.gradients.trainable import with_initializers
 from compiler.graph.graph import Graph
 from lockstep.options.paths import FileName
@@ -41,7 +41,8 @@ def train(args: argparse.Namespace) -> int:
     graph = _with_loss(args, network.graph)
     fed = _fed(graph, network)
     draw, steps, data = _data(args, fed)
-    schedule = LearningRates(args.schedule, steps or 0, args.warm_up, args.drop_every or 0, args.drop_to)
+    schedule = LearningRates(args.schedule, steps or 0, args.warm_up, args.drop_every or 0,
+                             args.drop_to)
     trainer = Trainer(graph, parameters=network.parameters, optimizer=optimizer,
                       statistics=network.statistics, counter=network.counter, memory=args.memory,
                       target=args.target)

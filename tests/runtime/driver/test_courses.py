@@ -54,7 +54,8 @@ def course_of(trainer: lockstep.Trainer, path: Path) -> Course:
               "labels": rng.integers(0, CLASSES, 18)}
     return Course(trainer, lambda first: lockstep.batches(arrays, ROWS, epochs=3, seed=5,
                                                           first=first),
-                  lockstep.LearningRates("cosine", steps=STEPS, warm_up=2), path, 5, {"data": "rows"})
+                  lockstep.LearningRates("cosine", steps=STEPS, warm_up=2), path, 5,
+                  {"data": "rows"})
 
 
 @pytest.mark.parametrize("end", [5, 7])
