@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AccelConfig", "Adam", "ArgumentError", "ArtifactError", "BuildError", "ConfigError",
            "DeviceError", "Error", "ExportError", "FileError", "GradientRefused", "ImportRefused",
-           "InputError", "LearningRates", "Machine", "Module", "PoolError", "QuantizeRefused", "Sgd",
-           "TargetError", "Trainer", "TrainingError", "assemble", "batches", "compile",
+           "InputError", "LearningRates", "Machine", "Module", "PoolError", "QuantizeRefused",
+           "Sgd", "TargetError", "Trainer", "TrainingError", "assemble", "batches", "compile",
            "cross_entropy", "decoder", "grad", "load", "mean_squared_error", "preset", "quantize",
            "remote", "trainable", "vector_op"]
 
