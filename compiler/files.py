@@ -73,14 +73,19 @@ class FileInProgress:
             os.fchmod(descriptor, present.st_mode & 0o777)
         return open(descriptor, "wb")
 
-    def finish(self) -> None:
-        """The file is whole: it takes its place."""
+    def finish(self, durable: bool = False) -> None:
+        """The file is whole: it takes its place; if `durable`, not before the disk has it."""
         try:
+            if durable and self._scratch is not None:
+                self.file.flush()
+                os.fsync(self.file.fileno())
             self.file.close()
             if self._scratch is not None:
                 os.replace(self._scratch, self._target)
                 self._scratch = None
                 self._registered.close()
+                if durable:
+                    _sync_folder(os.path.dirname(self._target))
         except OSError as error:
             raise FileError(self.path, error) from None
 
@@ -109,14 +114,15 @@ class _Stream(io.FileIO):
 
 
 @contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def whole_file(path: str | os.PathLike[str], durable: bool = False) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of `path` when the body is through, and otherwise leaves
-    no trace: see `FileInProgress`. Raises FileError where it cannot be written.
+    no trace: see `FileInProgress`. One that is `durable` outlasts a loss of power. Raises FileError
+    where it cannot be written.
     """
     growing = FileInProgress(path)
     try:
         yield growing.file
-        growing.finish()
+        growing.finish(durable)
     except Error:
         raise
     except OSError as error:
@@ -151,6 +157,15 @@ def is_stream(path: str | os.PathLike[str]) -> bool:
     except (OSError, ValueError) as error:
         raise FileError(path, error) from None
     return isinstance(target, int) or bool(present and not stat.S_ISREG(present.st_mode))
+
+
+def _sync_folder(folder: str) -> None:
+    """The disk has the names in there, too."""
+    descriptor = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _destination(path: str | os.PathLike[str]) -> tuple[str | int, os.stat_result | None]:

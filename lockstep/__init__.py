@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from compiler.exports.names import ExportError
     from compiler.files import FileError
     from compiler.frontend.onnx.importing import ImportRefused
-    from compiler.gradients import (Adam, GradientRefused, Sgd, cross_entropy, grad,
-                                    mean_squared_error)
+    from compiler.gradients import (Adam, GradientRefused, LearningRates, Sgd, cross_entropy, grad,
+                                    mean_squared_error, trainable)
     from compiler.native import BuildError
     from compiler.quantize.ranges.refusal import QuantizeRefused
     from runtime import compile, load
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["AccelConfig", "Adam", "ArgumentError", "ArtifactError", "BuildError", "ConfigError",
            "DeviceError", "Error", "ExportError", "FileError", "GradientRefused", "ImportRefused",
-           "InputError", "Machine", "Module", "PoolError", "QuantizeRefused", "Sgd", "TargetError",
-           "Trainer", "TrainingError", "assemble", "batches", "compile", "cross_entropy", "decoder",
-           "grad", "load", "mean_squared_error", "preset", "quantize", "remote", "vector_op"]
+           "InputError", "LearningRates", "Machine", "Module", "PoolError", "QuantizeRefused",
+           "Sgd", "TargetError", "Trainer", "TrainingError", "assemble", "batches", "compile",
+           "cross_entropy", "decoder", "grad", "load", "mean_squared_error", "preset", "quantize",
+           "remote", "trainable", "vector_op"]
 
 _HOMES = {
     "AccelConfig": "accel.machine.config", "Machine": "accel.machine.machine",
@@ -54,6 +55,7 @@ _HOMES = {
     "Adam": "compiler.gradients", "GradientRefused": "compiler.gradients",
     "Sgd": "compiler.gradients", "cross_entropy": "compiler.gradients",
     "grad": "compiler.gradients", "mean_squared_error": "compiler.gradients",
+    "LearningRates": "compiler.gradients", "trainable": "compiler.gradients",
     "Trainer": "runtime.driver.training", "TrainingError": "runtime.driver.training",
     "batches": "runtime.driver.training",
     "ImportRefused": "compiler.frontend.onnx.importing", "InputError": "runtime.module",

@@ -17,6 +17,10 @@ by SIGTERM, and the result is the netlist. ``--row`` says how many interruptions
 front, are killed by SIGKILL, ``--row`` times in a row, and run to their end: what they print and
 write must be what an undisturbed run does, byte for byte.
 
+`trainings` of the digits network, which keep a checkpoint after each step, are killed by SIGKILL,
+``--row`` times in a row, and continue from it each time: the weights must be those of an
+undisturbed run, byte for byte.
+
 Prints how many interruptions there were of each kind, ``killed_wrong`` and ``killed_leftovers``,
 which should be 0, and ``ended_slowest_s``; exit status 1 where something was wrong.
 """
@@ -53,6 +57,7 @@ MARK = "LOCKSTEP_KILLED"    # environment variable that marks our processes
 SPACE = ("block_out=4,8,16", "bus_bytes=4,8", "wgt=same,double,quadruple", "memory.latency=16,64")
 TRIALS = 24             # of a search
 OUTPUT = "out.json"
+EPOCHS = 40             # of a training, of 9 steps each
 
 
 def _outputs(folder: Path) -> str:
@@ -69,7 +74,7 @@ def _netlist(folder: Path) -> str:
 class Job:
     """A command with its share of all interruptions, and its `result` in a folder, of which the
     command writes the file `output`. `until` is what it says when it is done; without it, the
-    command runs to its end.
+    command runs to its end. It continues from `checkpoint` where that is there.
     """
 
     command: tuple[str, ...]
@@ -77,6 +82,7 @@ class Job:
     result: Callable[[Path], str]
     until: str = ""
     output: str = "out.npz"
+    checkpoint: str = ""
 
 
 RUN = ("run", str(DIGITS), "--output", "out.npz", "--target")
@@ -89,7 +95,8 @@ JOBS = {
 BENCH = Bench(__file__, __doc__, seed=0)
 BENCH.option("--kills", type=int, default=60, help="of commands by SIGKILL")
 BENCH.option("--ends", type=int, default=30, help="of commands by SIGINT and SIGTERM")
-BENCH.option("--row", type=int, help="interruptions in a row (4; of explorations 10)")
+BENCH.option("--row", type=int,
+             help="interruptions in a row (4; of explorations and trainings 10)")
 BENCH.option("--within", type=float, default=math.inf, metavar="SECONDS",
              help="of a command's beginning")
 
@@ -118,6 +125,14 @@ def explorations(sheet: Sheet) -> None:
     for name, value in seconds.items():
         sheet.figure(f"explore_{name}_seconds", value, ".4g")
     _tell(sheet, record, "explore_")
+
+
+@BENCH.part(extra=True)
+def trainings(sheet: Sheet) -> None:
+    record, seconds = killed(training(), sheet.options.row or 10, sheet.seed)
+    for name, value in seconds.items():
+        sheet.figure(f"train_{name}_seconds", value, ".4g")
+    _tell(sheet, record, "train_")
 
 
 def _tell(sheet: Sheet, record: "Record", prefix: str) -> None:
@@ -150,9 +165,18 @@ class Place:
                        "LOCKSTEP_CACHE": str(self.root / "cache"),
                        "TMPDIR": str(self.root / "tmp")}
         with (self.root / "said").open("wb") as said:
-            return subprocess.Popen([sys.executable, "-m", "lockstep", *self.job.command],
+            more = ["--resume"] * (bool(self.job.checkpoint)
+                                   and (self.root / self.job.checkpoint).exists())
+            return subprocess.Popen([sys.executable, "-m", "lockstep", *self.job.command, *more],
                                     cwd=self.root, env=environment, stdout=said, stderr=said,
                                     start_new_session=True)
+
+    def clear(self) -> None:
+        """Removes what the next run would find done."""
+        shutil.rmtree(self.root / "cache")
+        if self.job.checkpoint:
+            for name in (self.job.checkpoint, self.job.output):
+                (self.root / name).unlink(missing_ok=True)
 
     def finish(self) -> tuple[int, str]:
         """Runs the command undisturbed; returns its status, and its result or its output."""
@@ -190,7 +214,7 @@ class Place:
         until = time.monotonic() + PATIENCE_SECONDS
         while (running := self.processes()) and time.monotonic() < until:
             time.sleep(0.1)
-        known = {"cache", "tmp", "said", self.job.output}
+        known = {"cache", "tmp", "said", self.job.output, self.job.checkpoint}
         files = {path.name for path in self.root.iterdir()} - known
         return [*running, *files, *self.building(),
                 *(path.name for path in (self.root / "tmp").iterdir())]
@@ -238,7 +262,7 @@ def row(name: str, numbers: Sequence[int], place: Place, rng: Random, seconds: f
     """Performs a row of interruptions, then an undisturbed run."""
     for number in numbers:
         while not interrupted(place, number, rng, seconds, wanted, record):
-            shutil.rmtree(place.root / "cache")             # too late: start again from nothing
+            place.clear()                                   # too late: start again from nothing
         record.counts[f"{'killed' if number == signal.SIGKILL else 'ended'}_{name}"] += 1
     status, result = place.finish()
     if status or result != wanted:
@@ -272,6 +296,17 @@ def exploring(varied: tuple[str, ...] = SPACE, trials: int = TRIALS, effort: int
     return {"grid": Job(command, 1, _told, output=OUTPUT),
             "search": Job((*command, "--strategy", "search", "--trials", str(trials)), 1, _told,
                           output=OUTPUT)}
+
+
+def training(epochs: int = EPOCHS) -> dict[str, Job]:
+    """The command: with a checkpoint after each step."""
+    command = ("train", "digits", "--data", "bench.support.training_rows:batches", "--batch", "40",
+               "--epochs", str(epochs), "--checkpoint", "kept", "--every", "1", "-o", "out.onnx")
+    return {"digits": Job(command, 1, _weights, output="out.onnx", checkpoint="kept")}
+
+
+def _weights(folder: Path) -> str:
+    return hashlib.sha256((folder / "out.onnx").read_bytes()).hexdigest()
 
 
 def _told(folder: Path) -> str:

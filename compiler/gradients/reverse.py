@@ -19,6 +19,10 @@ from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.te import is_float
 
 
+NODES_FOR_EACH = 20
+"""Nodes that the gradient of one may have beside those that any graph may have."""
+
+
 class GradientRefused(Error, ValueError):
     """A graph, or a request, without gradients; the message is one line."""
 
@@ -40,10 +44,13 @@ def grad(model: Model, of: str, wrt: str | Sequence[str]) -> Graph:
     Raises GradientRefused for names that the network does not have, and for operators without a
     gradient on the way.
     """
-    graph = graph_of(model)
-    names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
-    _check(graph, of, names)
-    return _Reverse(graph, of, names).run()
+    return gradients(graph_of(model), of, (wrt,) if isinstance(wrt, str) else tuple(wrt))
+
+
+def gradients(graph: Graph, of: str, wrt: Sequence[str], beside: Sequence[str] = ()) -> Graph:
+    """As `grad`, with the values `beside` as further outputs."""
+    _check(graph, of, wrt)
+    return _Reverse(graph, of, tuple(wrt)).run(beside)
 
 
 def _check(graph: Graph, of: str, wrt: Sequence[str]) -> None:
@@ -73,8 +80,9 @@ class _Reverse:
     active: set[str] = field(init=False)
     gradients: dict[str, Value] = field(init=False, default_factory=dict)
 
-    def run(self) -> Graph:
+    def run(self, beside: Sequence[str]) -> Graph:
         self.tracer = Tracer(Builder.like(self.graph))
+        self.tracer.most_nodes += NODES_FOR_EACH * len(self.graph.nodes)
         for node in self.graph.nodes:
             self.tracer.builder.add(node)
         self.active = self._active()
@@ -83,7 +91,7 @@ class _Reverse:
         for node in reversed(self.graph.nodes):
             if node.outputs[0] in self.gradients and self.active.intersection(node.inputs):
                 self._visit(node)
-        outputs = [self.of, *map(self._named, self.wrt)]
+        outputs = [self.of, *map(self._named, self.wrt), *beside]
         return eliminate_dead_code(self.tracer.builder.finish(outputs))
 
     def _value(self, name: str) -> Value:

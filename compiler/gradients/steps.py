@@ -10,7 +10,7 @@ from compiler.errors import ArgumentError
 from compiler.frontend.building.values import Tracer, Value
 from compiler.frontend.models import Model, graph_of
 from compiler.frontend.onnx.operators.learning import adam, momentum
-from compiler.gradients.reverse import GradientRefused, grad
+from compiler.gradients.reverse import NODES_FOR_EACH, GradientRefused, gradients
 from compiler.graph.graph import Graph, TensorType
 from compiler.graph.rewrite import Builder
 from compiler.te import is_float
@@ -96,8 +96,11 @@ class TrainingStep:
 
     graph : computes it; its first output is the loss.
     rate, time : its inputs for the rate, float32 [], and the number of steps so far, int64 [].
-    next : for each parameter and each state, inputs of the graph, the output to take its place.
-    first : what parameters and states are before the first step.
+    next : for each parameter, each state and each statistic, inputs of the graph, the output to
+        take its place.
+    first : what these are before the first step.
+    forward, gradient : how many nodes compute the network, and how many these and its gradients;
+        behind them nodes name the gradients and change the parameters.
     """
 
     graph: Graph
@@ -105,41 +108,68 @@ class TrainingStep:
     time: str
     next: Mapping[str, str]
     first: Mapping[str, np.ndarray]
+    forward: int
+    gradient: int
 
 
-def training_step(model: Model, of: str, parameters: Sequence[str],
-                  optimizer: Optimizer) -> TrainingStep:
-    """The step that lowers `of` by changing these constants of the network."""
-    graph = graph_of(model)
+def training_step(model: Model, of: str, parameters: Sequence[str], optimizer: Optimizer,
+                  statistics: Mapping[str, str] | None = None, counter: str = "") -> TrainingStep:
+    """The step that lowers `of` by changing these constants of the network. `statistics` are
+    constants and the values that take their places; `counter` is the input that counts steps.
+    """
+    graph, averages = graph_of(model), dict(statistics or {})
     first = dict(_constants(graph, parameters))
-    made = grad(with_inputs(graph, parameters), of, parameters)
+    running = dict(_constants(graph, tuple(averages), "statistic"))
+    _require_values(graph, averages, counter)
+    made = gradients(with_inputs(graph, (*parameters, *averages)), of, parameters,
+                     tuple(averages.values()))
     tracer = Tracer(Builder.like(made))
+    tracer.most_nodes += NODES_FOR_EACH * len(made.nodes)
     for node in made.nodes:
         tracer.builder.add(node)
-    rate, time = (tracer.input(tracer.builder.fresh(name), TensorType((), dtype))
-                  for name, dtype in (("rate", "float32"), ("time", "int64")))
-    values = [_value(tracer, name) for name in (*parameters, *made.outputs[1:])]
+    rate = tracer.input(tracer.builder.fresh("rate"), TensorType((), "float32"))
+    time = _value(tracer, counter) if counter else tracer.input(tracer.builder.fresh("time"),
+                                                                TensorType((), "int64"))
+    values = [_value(tracer, name)
+              for name in (*parameters, *made.outputs[1:len(parameters) + 1])]
     for state in optimizer.states:
         for name in parameters:
             place = tracer.builder.fresh(f"{name}.{state}")
             values.append(tracer.input(place, made.values[name]))
             first[place] = np.zeros_like(first[name])
     tracer.current = "update"
-    results = optimizer.update(rate, time, values)
+    results = [*optimizer.update(rate, time, values),
+               *(_value(tracer, name) for name in averages.values())]
+    first |= running
     following = {name: _output(tracer, name, value)
                  for name, value in zip(first, results, strict=True)}
     outputs = (made.outputs[0], *following.values())
+    own = {node.name for node in graph.nodes}
+    forward = sum(node.name in own for node in made.nodes)
+    named = next(place for place, node in enumerate(made.nodes) if made.outputs[1] in node.outputs)
     return TrainingStep(tracer.builder.finish(outputs), tracer.enter(rate), tracer.enter(time),
-                        following, first)
+                        following, first, forward, named)
 
 
-def _constants(graph: Graph, names: Sequence[str]) -> Mapping[str, np.ndarray]:
+def _constants(graph: Graph, names: Sequence[str], role: str = "parameter"
+               ) -> Mapping[str, np.ndarray]:
     for name in names:
         if name not in graph.constants or not is_float(graph.values[name].dtype):
             known = [each for each in graph.constants if is_float(graph.values[each].dtype)]
-            raise GradientRefused(f"{graph.name}: a parameter must be a constant of floats, not "
+            raise GradientRefused(f"{graph.name}: a {role} must be a constant of floats, not "
                                   f"{name!r}; there are {', '.join(known) or 'none'}")
     return {name: graph.constants[name] for name in names}
+
+
+def _require_values(graph: Graph, averages: Mapping[str, str], counter: str) -> None:
+    for name, value in averages.items():
+        if graph.values.get(value) != graph.values[name]:
+            raise GradientRefused(f"{graph.name}: what takes the place of {name!r} must be a value "
+                                  f"{graph.values[name]}, not {value!r}: "
+                                  f"{graph.values.get(value, 'none')}")
+    if counter and (counter not in graph.inputs
+                    or graph.values[counter] != TensorType((), "int64")):
+        raise GradientRefused(f"{graph.name}: counter must be an input int64[], not {counter!r}")
 
 
 def with_inputs(graph: Graph, names: Sequence[str]) -> Graph:

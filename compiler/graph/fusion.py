@@ -21,7 +21,8 @@ it accepts these too.
 A value that is read in several places is fused into all of them or none: the readers between an
 operator and its *immediate post-dominator*, the first node that every path to an output leads
 through, are fused with it together. So a group has one result, nothing inside it is read from
-outside, and groups never wait for each other in a circle.
+outside, and groups never wait for each other in a circle. A node with the attribute `apart` ends
+its group.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -156,6 +157,10 @@ def immediate_post_dominators(graph: Graph) -> dict[str, Node | None]:
     return dominators
 
 
+def _is_apart(node: Node) -> bool:
+    return bool(node.attrs.get("apart"))
+
+
 def _name(node: Node | None) -> str | None:
     return None if node is None else node.name
 
@@ -229,7 +234,7 @@ class _Fusion:
         if find(last.op).kind is not Kind.COMPLEX:
             return
         made = self.writers.get(last.inputs[0])
-        if made is None or self.readers[made.outputs[0]] != (last,) or (
+        if made is None or self.readers[made.outputs[0]] != (last,) or _is_apart(made) or (
                 made.outputs[0] in self.graph.outputs):
             return
         rows = self.home[made.name]
@@ -244,7 +249,7 @@ class _Fusion:
             return
         first, = products
         scores = self._sorted(first)[-1]
-        if scores.outputs[0] in self.graph.outputs or any(
+        if scores.outputs[0] in self.graph.outputs or _is_apart(scores) or any(
                 reader.name not in rows for reader in self.readers[scores.outputs[0]]):
             return
         members = first | rows | self.home[last.name]
@@ -357,10 +362,11 @@ class _Fusion:
                together: Callable[[list[Node]], bool] | None = None) -> Node | None:
         """Fuses all from the node to its post-dominator, and gives that; None if it may not be."""
         last = self.after[node.name]
-        if last is None or not end(last):
+        if last is None or _is_apart(node) or not end(last):
             return None
         between = self._between(node, last)
-        if len(between) > MOST_COPIES or not all(map(inside, between.values())):
+        if len(between) > MOST_COPIES or not all(map(inside, between.values())) or any(
+                map(_is_apart, between.values())):
             return None
         members = {name: other for member in (node, *between.values(), last)
                    for name, other in self.home[member.name].items()}

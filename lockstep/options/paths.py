@@ -36,6 +36,10 @@ class ModelFile(InputFile):
         return self.name_given or str(self)
 
 
+class FloatModelFile(ModelFile):
+    """A network whose name stands for the one in float."""
+
+
 class OutputFile(PosixPath):
     """A file to write. `title` is what the user has called it."""
 
@@ -115,14 +119,20 @@ def model_file(text: str) -> ModelFile:
     return ModelFile(text)
 
 
+def float_model_file(text: str) -> FloatModelFile:
+    """As `model_file`, of a network in float."""
+    return FloatModelFile(model_file(text))
+
+
 def find_networks(arguments: dict[str, Any]) -> None:
     """Replaces names of networks by their files, in float where samples are given to quantize
-    them. Raises RequestError for unknown names.
+    them, or the command asks for that. Raises RequestError for unknown names.
     """
     int8 = not arguments.get("calibration")
     for name, value in arguments.items():
         if isinstance(value, ModelFile) and may_be_name(str(value)):
-            file = type(value)(network_file(str(value), int8=int8))
+            own = int8 and not isinstance(value, FloatModelFile)
+            file = type(value)(network_file(str(value), int8=own))
             file.name_given = str(value)
             arguments[name] = file
 

@@ -20,10 +20,10 @@ INTERVAL_SECONDS = 0.2
 
 @contextmanager
 def progress_bar(description: str, total: int, done: Callable[[], int],
-                 console: Console | None = None) -> Iterator[None]:
+                 console: Console | None = None, told: Callable[[], str] = str) -> Iterator[None]:
     """Shows a bar on standard error once the body takes longer than `PATIENCE_SECONDS`, and removes
     it at the end. Another thread calls `done` for the share of `total` that is done; a total of 0
-    means unknown.
+    means unknown. `told` says what stands behind the description by then.
     """
     console = console or Console(stderr=True)
     if not console.is_terminal:
@@ -40,7 +40,7 @@ def progress_bar(description: str, total: int, done: Callable[[], int],
             return
         with progress:
             while not over.wait(INTERVAL_SECONDS):
-                progress.update(task, completed=done())
+                progress.update(task, completed=done(), description=f"{description}{told()}")
 
     thread = Thread(target=show, daemon=True)
     thread.start()

@@ -38,3 +38,11 @@ def test_kernels(capsys):
     said = capsys.readouterr().out.splitlines()
     assert {"killed_wrong 0", "killed_leftovers 0", "ended_wrong 0", "killed_kernels 3",
             "ended_kernels 1", "later_runs_kernels 1"} <= set(said)
+
+
+@pytest.mark.slow
+def test_trainings(capsys):
+    assert BENCH.main(["--only", "trainings", "--row", "3"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert {"train_killed_wrong 0", "train_killed_leftovers 0",
+            "train_killed_digits 3"} <= set(said)

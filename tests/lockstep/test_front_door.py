@@ -14,8 +14,8 @@ from compiler.errors import ArgumentError, Error
 from compiler.exports import ExportError
 from compiler.files import FileError
 from compiler.frontend.onnx.importing import ImportRefused
-from compiler.gradients import (Adam, GradientRefused, Sgd, cross_entropy, grad,
-                                mean_squared_error)
+from compiler.gradients import (Adam, GradientRefused, LearningRates, Sgd, cross_entropy, grad,
+                                mean_squared_error, trainable)
 from compiler.native import BuildError
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from runtime import compile, load
@@ -39,13 +39,14 @@ def test_names() -> None:
                      "GradientRefused": GradientRefused,
                      "ImportRefused": ImportRefused, "InputError": InputError,
                      "Machine": Machine, "Module": Module, "PoolError": PoolError,
-                     "QuantizeRefused": QuantizeRefused, "Sgd": Sgd,
+                     "QuantizeRefused": QuantizeRefused, "LearningRates": LearningRates, "Sgd": Sgd,
                      "TargetError": TargetError, "Trainer": Trainer,
                      "TrainingError": TrainingError, "assemble": assemble, "batches": batches,
                      "compile": compile, "cross_entropy": cross_entropy,
                      "decoder": decoder, "grad": grad, "load": load,
                      "mean_squared_error": mean_squared_error, "preset": preset,
-                     "quantize": quantize, "remote": remote, "vector_op": vector_op}
+                     "quantize": quantize, "remote": remote, "trainable": trainable,
+                     "vector_op": vector_op}
 
 
 def test_an_unknown_name_is_refused() -> None:

@@ -207,8 +207,9 @@ class Tracer:
         self.bound: dict[str, np.ndarray] = {}
         self.staged = False
         self.own_bytes = self.computed_bytes = 0
-        self.steps = 0
+        self.steps, self.most_nodes = 0, MOST_NODES
         self.names_of_constants: set[str] = set()
+        self.training: Any = None       # an InTraining of compiler.frontend.building.training
         self.current = "node"
 
     def input(self, name: str, type_: TensorType, array: np.ndarray | None = None) -> Value:
@@ -253,9 +254,9 @@ class Tracer:
         empty = any(0 in value.shape or value.dtype not in DTYPES for value in values)
         if empty or all(value.constant for value in values) and op != "dequantizelinear":
             return self._folded(op, values, attrs, empty)
-        if len(self.builder.nodes) >= MOST_NODES:
-            raise NodeRefused(f"the network must have {MOST_NODES:,} operators at most, loops and "
-                              "sequences unrolled")
+        if len(self.builder.nodes) >= self.most_nodes:
+            raise NodeRefused(f"the network must have {self.most_nodes:,} operators at most, loops "
+                              "and sequences unrolled")
         inputs = tuple(self.enter(value) for value in values)
         name = self.builder.fresh_node(f"{self.current}.{op}")
         output = self.builder.fresh(f"{self.current}.{op}")

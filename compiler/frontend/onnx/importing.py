@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError, Message
 import compiler.frontend.onnx.operators       # noqa: F401 - registers the operators
 from compiler.frontend.building.binding import dimensions, open_dimensions, real_inputs
 from compiler.frontend.building.refusal import ImportRefused
+from compiler.frontend.building.training import InTraining
 from compiler.frontend.building.values import MOST_STEPS, NodeRefused, dtype_name
 from compiler.frontend.onnx.nodes.functions import expanded
 from compiler.frontend.onnx.nodes.importer import CONTRADICTIONS, Importer, element_type
@@ -66,15 +67,18 @@ def read_model(path: Path) -> onnx.ModelProto:
 
 def convert(model: onnx.ModelProto, name: str = "model",
             shapes: Mapping[str, int] | None = None, place: str | None = None,
-            arranged: Collection[str] = (), page: str = PAGE) -> Graph:
+            arranged: Collection[str] = (), page: str = PAGE,
+            training: InTraining | None = None) -> Graph:
     """The graph of a model in memory; `place` stands before every refusal (the name unless told).
     Nodes in `arranged` are LSTMs that get the form that can be quantized. `page` says what is
-    supported of the model's kind.
+    supported of the model's kind. With `training`, which then has what it found, norms and dropouts
+    are as in training.
     """
     place = place or name
     check_model(model, place)
     importer = Importer(model, name)
     importer.arranged, importer.extents = arranged, dict(shapes or {})
+    importer.training = training
     importer.define_initializers(model.graph)
     for value, type_ in _input_types(model.graph, dict(shapes or {}), place):
         importer.names[value] = importer.input(value, type_) if isinstance(type_, TensorType) \

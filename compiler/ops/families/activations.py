@@ -124,9 +124,11 @@ OPERATORS = (
         slope=lambda attrs: attrs["alpha"] if 0 <= attrs["alpha"] <= 1 else None,
         algebra=Algebra(unchanged=lambda attrs, types, result: attrs["alpha"] == 1)),
     Operator(
-        name="identity", summary="x", inputs="x", define=unary(lambda attrs, x: x),
+        name="identity", summary="x", inputs="x",
+        attributes="apart: 1 where kernels store x here, as a step of training that computes it "
+                   "twice asks for", define=unary(lambda attrs, x: x),
         meaning=lambda attrs, x: x, type=_same_type, numbers=Numbers.FLOAT, kind=Kind.ELEMENTWISE,
-        algebra=Algebra(unchanged=lambda attrs, types, result: True)),
+        algebra=Algebra(unchanged=lambda attrs, types, result: not attrs.get("apart"))),
     Operator(
         name="qleakyrelu", summary="the greater of two changes of scale: the slope below zero is "
                                    "not above the other", inputs="x",

@@ -102,7 +102,8 @@ def test_a_step_that_ends_in_no_number_changes_nothing(trainers: list[lockstep.T
     before, steps = trainer.parameters, trainer.steps
     batch = {"x": np.full((ROWS, WIDTH), np.nan, np.float32),
              "target": np.zeros((ROWS, RESULTS), np.float32)}
-    message = f"step {steps}: the loss must be a number, not nan; a lower rate than 0.1 may help"
+    message = (f"step {steps}: the loss must be a number, not nan; the input 'x' has NaN; a lower "
+               "rate than 0.1 may help")
     with pytest.raises(lockstep.TrainingError, match=f"^{message}$"):
         trainer.step(batch)
     assert trainer.steps == steps

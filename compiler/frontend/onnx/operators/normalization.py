@@ -71,8 +71,8 @@ def batch_normalization(t, x, scale, bias, mean, variance, *, epsilon, momentum=
     if not spatial:
         raise NodeRefused("spatial must be 1, not 0")
     axes = tuple(axis for axis in range(x.rank) if axis != 1)
-    before = mean, variance
-    if training_mode:
+    before, training = (mean, variance), t.training
+    if training_mode or training:
         mean = x.mean(*axes)
         apart = x - _channels(mean, x.rank)
         variance = (apart * apart).mean(*axes)
@@ -80,10 +80,15 @@ def batch_normalization(t, x, scale, bias, mean, variance, *, epsilon, momentum=
     offset = bias.astype(variance.dtype) - mean.astype(variance.dtype) * factor
     wide = x.astype(variance.dtype)
     normalized = (wide * _channels(factor, x.rank) + _channels(offset, x.rank)).astype(x.dtype)
-    if not training_mode:
+    if not (training_mode or training):
         return normalized
-    return normalized, *(old * momentum + new * (1 - momentum)
+    following = training.average if training else _average
+    return normalized, *(following(old, new, momentum)
                          for old, new in zip(before, (mean, variance), strict=True))
+
+
+def _average(old: Value, batch: Value, momentum: float) -> Value:
+    return old * momentum + batch * (1 - momentum)
 
 
 @operator("InstanceNormalization")
@@ -164,9 +169,14 @@ def mean_variance_normalization(t, x, *, axes):
 
 @operator("Dropout")
 def dropout(t, x, ratio=None, training_mode=None, *, seed=None):
-    """Drops nothing in inference."""
+    """Drops nothing in inference. Masks of training are those of its steps; without steps, of the
+    generator that the node tests have.
+    """
     dropping = training_mode is not None and bool(t.demand(training_mode, "training mode"))
     share = 0.5 if ratio is None else float(t.demand(ratio, "ratio").reshape(()))
+    if t.training and share:
+        mask = t.training.kept(t, x.shape, share)
+        return mask.where(x * (1 / (1 - share)), 0), mask
     if not dropping or share == 0:
         mask = t.constant(np.ones(x.shape, bool))
         kept = t.emit("identity", x) if x.array is None and not t.depth else x

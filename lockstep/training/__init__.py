@@ -1,0 +1,1 @@
+"""The parts of ``lockstep train``: options, data, figures."""

@@ -1,0 +1,182 @@
+"""A training as ``lockstep train`` is asked for it."""
+
+import argparse
+import hashlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import onnx
+
+from compiler.errors import RequestError
+from compiler.files import whole_file
+from compiler.frontend.models import is_of_keras, is_of_torch, read_file
+from compiler.gradients import (Adam, LearningRates, Sgd, Trainable, cross_entropy,
+                                mean_squared_error, trainable)
+from compiler.gradients.trainable import with_initializers
+from compiler.graph.graph import Graph
+from lockstep.options.paths import FileName
+from lockstep.printing.lines import say
+from lockstep.printing.progress import progress_bar
+from lockstep.provenance import Asked
+from lockstep.training.data import drawn_rows, function_of, generated, read_arrays
+from runtime.driver.courses import Course, Draw
+from runtime.driver.training import Trainer
+
+LOSSES = {"cross_entropy": cross_entropy, "mean_squared_error": mean_squared_error}
+OPTIMIZERS = ("sgd", "adam")
+
+
+def train(args: argparse.Namespace) -> int:
+    """Performs the command; returns its exit status."""
+    asked, optimizer = Asked.of(args), optimizer_of(args)
+    _require_checkpoint(args)
+    model = _model(args)
+    network = trainable(model, args.batch, seed=args.seed, freeze=args.freeze,
+                        shapes=dict(args.shape), name=args.model.stem)
+    graph = _with_loss(args, network.graph)
+    fed = _fed(graph, network)
+    draw, steps, data = _data(args, fed)
+    schedule = LearningRates(args.schedule, steps or 0, args.warm_up, args.drop_every or 0,
+                             args.drop_to)
+    trainer = Trainer(graph, parameters=network.parameters, optimizer=optimizer,
+                      statistics=network.statistics, counter=network.counter, memory=args.memory,
+                      target=args.target)
+    identity = {"network": _hash(model.SerializeToString(deterministic=True)), "data": data,
+                "loss": args.loss, "of": args.of, "batch": args.batch, "seed": args.seed,
+                "freeze": list(args.freeze), "optimizer": f"{args.optimizer} {asdict(optimizer)}",
+                "schedule": str(asdict(schedule))}
+    course = Course(trainer, draw, schedule, args.checkpoint, args.every, identity)
+    if args.resume:
+        course.resume()
+    begin, before = time.perf_counter(), trainer.steps
+    with progress_bar(args.model.title, steps or 0, lambda: trainer.steps,
+                      told=lambda: _now(course)):
+        course.run(steps)
+    seconds = time.perf_counter() - begin
+    if not course.losses:
+        raise RequestError(f"--data {args.data} must have a batch, and has none")
+    _write(args, model, network, course, {
+        "model": args.model.title, "output": str(args.output), "loss": args.loss,
+        "steps": trainer.steps, "continued_from": before, "seconds": round(seconds, 3),
+        "parameters": len(network.parameters),
+        "numbers": sum(graph.constants[name].size for name in network.parameters),
+        "statistics": len(network.statistics), "activation_bytes": trainer.activation_bytes,
+        "memory": args.memory, "losses": course.losses, "rates": course.rates,
+        "provenance": asked.provenance({}, ["seconds"])})
+    return 0
+
+
+def optimizer_of(args: argparse.Namespace) -> Sgd | Adam:
+    """The optimizer with the numbers that were given. Raises ArgumentError for those of none."""
+    rate = {} if args.rate is None else {"rate": args.rate}
+    momentum = {} if args.momentum is None else {
+        "momentum" if args.optimizer == "sgd" else "mean": args.momentum}
+    return (Sgd if args.optimizer == "sgd" else Adam)(decay=args.decay, **rate, **momentum)
+
+
+def _require_checkpoint(args: argparse.Namespace) -> None:
+    if args.resume and not args.checkpoint:
+        raise RequestError("--resume needs --checkpoint FILE, from which to continue")
+    there = args.checkpoint and os.path.exists(args.checkpoint) and os.path.getsize(args.checkpoint)
+    if args.resume and not there:
+        raise RequestError(f"--resume needs the checkpoint {str(args.checkpoint)!r}, which is not "
+                           "there; leave --resume out to begin")
+    if there and not args.resume:
+        raise RequestError(f"--checkpoint {str(args.checkpoint)!r} is there already; give --resume "
+                           "to continue, or remove it to begin anew")
+
+
+def _model(args: argparse.Namespace) -> onnx.ModelProto:
+    if is_of_torch(args.model) or is_of_keras(args.model):
+        raise RequestError(f"{args.model.title!r} must be a network that is or becomes ONNX; "
+                           "export it as ONNX first")
+    return read_file(args.model).model
+
+
+def _with_loss(args: argparse.Namespace, graph: Graph) -> Graph:
+    of = args.of
+    if of is None:
+        if len(graph.outputs) != 1:
+            raise RequestError(f"--of OUTPUT must name an output of {args.model.title!r}: "
+                               f"{', '.join(graph.outputs)}")
+        of = graph.outputs[0]
+    return LOSSES[args.loss](graph, of)
+
+
+def _fed(graph: Graph, network: Trainable) -> Graph:
+    """The graph with the inputs alone that data have."""
+    inputs = tuple(name for name in graph.inputs if name != network.counter)
+    return Graph(graph.name, inputs, (), (), {name: graph.values[name] for name in inputs})
+
+
+def _data(args: argparse.Namespace, fed: Graph) -> tuple[Draw, int | None, str]:
+    """The batches, how many steps there are at most, and what the data are called."""
+    if isinstance(args.data, FileName):
+        arrays = read_arrays(args.data, fed)
+        size = fed.values[fed.inputs[0]].shape[0]
+        steps = args.epochs * (len(arrays[fed.inputs[0]]) // size)
+        if args.steps and args.steps > steps:
+            raise RequestError(f"--steps {args.steps} must be at most the {steps} of --epochs "
+                               f"{args.epochs}")
+        draw = drawn_rows(arrays, size, args.epochs, args.seed)
+        return draw, args.steps or steps, _hash_of(arrays)
+    if args.schedule == "cosine" and not args.steps:
+        raise RequestError("--schedule cosine needs --steps N where a function gives the data")
+    return generated(function_of(args.data), fed, args.epochs), args.steps, str(args.data)
+
+
+def _now(course: Course) -> str:
+    """Loss and rate, beside the bar."""
+    if not course.rates:
+        return ""
+    return f": loss {course.losses[-1]:.4g}, rate {course.rates[-1]:.3g}"
+
+
+def _write(args: argparse.Namespace, model: onnx.ModelProto, network: Trainable, course: Course,
+           figures: dict[str, Any]) -> None:
+    arrays = course.trainer.parameters | course.trainer.statistics
+    data = with_initializers(model, arrays).SerializeToString(deterministic=True)
+    figures["sha256"] = _hash(data)
+    with whole_file(args.output) as file:
+        file.write(data)
+    if args.json:
+        with whole_file(args.json) as file:
+            file.write(f"{json.dumps(figures, indent=1)}\n".encode())
+    if args.page:
+        from lockstep.report.training import write_training_page
+
+        with whole_file(args.page) as file:
+            write_training_page(file, figures)
+    for line in told(figures):
+        say(line)
+
+
+def told(figures: Mapping[str, Any]) -> list[str]:
+    """The lines that say what came of it; the last loss is a mean of a few."""
+    losses, few = figures["losses"], min(10, len(figures["losses"]))
+    continued = f", continued from step {figures['continued_from']:,}" \
+        if figures["continued_from"] else ""
+    averages = f", {figures['statistics']} running statistics" if figures["statistics"] else ""
+    return [
+        f"{figures['parameters']} weights of {figures['numbers']:,} numbers{averages}; activations "
+        f"take {figures['activation_bytes']:,} bytes",
+        f"loss {losses[0]:.4g} in the first step, {np.mean(losses[-few:]):.4g} in the last {few} "
+        f"of {figures['steps']:,}{continued}",
+        f"{figures['output']}: sha256 {figures['sha256'][:16]}"]
+
+
+def _hash_of(arrays: Mapping[str, np.ndarray]) -> str:
+    found = hashlib.sha256()
+    for name in sorted(arrays):
+        found.update(f"{name} {arrays[name].dtype} {arrays[name].shape} ".encode())
+        found.update(arrays[name].tobytes())
+    return found.hexdigest()
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
