@@ -74,15 +74,13 @@ CORE_ML = FileKind("a Core ML model", (".mlmodel",))
 CORE_ML_PACKAGE = FileKind("a Core ML package", (".mlpackage",),
                            holds=_last("Manifest.json", "model.mlmodel"))
 ONNX = FileKind("an ONNX model", (".onnx",))
+GGUF = FileKind("a GGUF file", (".gguf",), begins=_at(0, b"GGUF", b"FUGG"))
 
-READ = (TFLITE, TORCH, KERAS, SAVED_MODEL, CORE_ML_PACKAGE, CORE_ML, ONNX)
+READ = (TFLITE, GGUF, TORCH, KERAS, SAVED_MODEL, CORE_ML_PACKAGE, CORE_ML, ONNX)
 
 REFUSED = (
     FileKind("an HDF5 file, such as Keras 2 wrote", (".h5", ".hdf5"),
              "load it in Keras 3 and save it as .keras", _at(0, b"\x89HDF\r\n\x1a\n")),
-    FileKind("a GGUF file", (".gguf",),
-             f"{WEIGHTS}, for example by optimum from the model that it was made of",
-             _at(0, b"GGUF", b"FUGG")),
     FileKind("a TorchScript archive", (".ptl", ".torchscript"),
              "make a torch.export program of the module that it was made of, or give what "
              "torch.onnx.export writes",
