@@ -131,7 +131,8 @@ def llama_layers(net: DecoderNetwork, begin: DecoderStart, x: str, turns: list[s
                 bias=False)
 
 
-def attention(net: DecoderNetwork, begin: DecoderStart, name: str, query: str, key: str, value: str) -> str:
+def attention(net: DecoderNetwork, begin: DecoderStart, name: str, query: str, key: str,
+              value: str) -> str:
     """Adds the attention of queries [tokens, heads, depth] over what is seen; returns its value."""
     sizes, tokens = begin.sizes, net.shapes[query][-3]
     groups, shared, depth, around = sizes.groups, sizes.shared, sizes.depth, sizes.around
