@@ -1,4 +1,4 @@
-"""GGUF files, written from the format's description: little decoders with random weights."""
+"""GGUF files, written from the format's description."""
 
 import struct
 from collections.abc import Mapping
@@ -79,36 +79,3 @@ LLAMA = {"general.architecture": "llama", "general.name": "little", "llama.conte
 GPT = {"general.architecture": "gpt2", "gpt2.context_length": 16, "gpt2.embedding_length": 64,
        "gpt2.block_count": 2, "gpt2.feed_forward_length": 96, "gpt2.attention.head_count": 4,
        "gpt2.attention.layer_norm_epsilon": 1e-3}
-
-
-def llama(rng, words: int = 40) -> dict[str, np.ndarray]:
-    """The tensors of `LLAMA`."""
-    def drawn(*shape: int) -> np.ndarray:
-        return (rng.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
-
-    found = {"token_embd.weight": drawn(words, 64) * 8, "output_norm.weight": 1 + drawn(64),
-             "output.weight": drawn(words, 64)}
-    for layer in range(2):
-        found |= {f"blk.{layer}.{name}.weight": drawn(*shape) for name, shape in {
-            "attn_q": (64, 64), "attn_k": (32, 64), "attn_v": (32, 64), "attn_output": (64, 64),
-            "ffn_gate": (96, 64), "ffn_up": (96, 64), "ffn_down": (64, 96)}.items()}
-        found |= {f"blk.{layer}.{name}.weight": 1 + drawn(64) for name in ("attn_norm", "ffn_norm")}
-    return found
-
-
-def gpt(rng, words: int = 40) -> dict[str, np.ndarray]:
-    """The tensors of `GPT`; words are read from the embeddings."""
-    def drawn(*shape: int) -> np.ndarray:
-        return (rng.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
-
-    found = {"token_embd.weight": drawn(words, 64) * 8, "position_embd.weight": drawn(16, 64) * 4,
-             "output_norm.weight": 1 + drawn(64), "output_norm.bias": drawn(64)}
-    for layer in range(2):
-        for name, shape in {"attn_qkv": (192, 64), "attn_output": (64, 64), "ffn_up": (96, 64),
-                            "ffn_down": (64, 96)}.items():
-            found[f"blk.{layer}.{name}.weight"] = drawn(*shape)
-            found[f"blk.{layer}.{name}.bias"] = drawn(shape[0])
-        for name in ("attn_norm", "ffn_norm"):
-            found[f"blk.{layer}.{name}.weight"] = 1 + drawn(64)
-            found[f"blk.{layer}.{name}.bias"] = drawn(64)
-    return found

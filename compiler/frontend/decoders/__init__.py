@@ -1,4 +1,4 @@
-"""Decoders of files that hold weights and sizes: GGUF."""
+"""Decoders of files that hold weights and sizes: GGUF, safetensors with config.json."""
 
 from compiler.frontend.decoders.forms import convert
 

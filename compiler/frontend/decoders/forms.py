@@ -1,4 +1,4 @@
-"""Which decoder a GGUF file holds: sizes by its metadata, weights by the names of its tensors."""
+"""Decoders of files and folders of weights: sizes by what they tell, weights by their names."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from compiler.frontend.building.refusal import ImportRefused
-from compiler.frontend.decoders import gguf
+from compiler.frontend.decoders import gguf, hub
 from compiler.frontend.decoders.layers import DecoderSizes, Shape
+from compiler.frontend.decoders.sources import GPT, LLAMA, Shaped, WeightSource
 from compiler.frontend.decoders.writer import StepWriter, gpt_step, llama_step
 from compiler.frontend.onnx.nodes.writer import Loaded
 
 Array = np.ndarray
-LLAMA, GPT = "llama", "gpt2"
 BASE = 10000.0              # of the angles of rotary positions
 EMBEDDINGS, WORDS = "token_embd.weight", "output.weight"
 
@@ -27,19 +27,16 @@ NAMES = {
 JOINED = ("attention.query", "attention.key", "attention.value")
 """The parts that GPT-2 has in one tensor, in this order."""
 
-ABSENT = {f"{LLAMA}.expert_count": "experts", f"{LLAMA}.rope.scaling.type": "scaled positions"}
+ABSENT = {"expert_count": "experts", "rope.scaling.type": "scaled positions"}
 """Keys of what is not taken, unless their value is 0 or none."""
 
 
 def convert(path: Path) -> Loaded:
-    """The step of the decoder in a GGUF file, as an ONNX model. Raises ImportRefused."""
-    file = gguf.read(path)
-    form = file.metadata.get("general.architecture")
-    if form not in (LLAMA, GPT):
-        raise ImportRefused(f"{path}: architecture must be {LLAMA} or {GPT}, not {form!r}; build "
-                            "the network around the file's tensors, and export that to ONNX")
-    found = _Decoder(file, form)
-    step = llama_step if form == LLAMA else gpt_step
+    """The step of the decoder in a GGUF file or a folder of the hub, as an ONNX model. Raises
+    ImportRefused.
+    """
+    found = _Decoder(hub.read(path) if path.is_dir() else gguf.read(path))
+    step = llama_step if found.form == LLAMA else gpt_step
     loaded = step(StepWriter(path.stem, found.weight), found.sizes, found.number("context_length"))
     found.require_all()
     return loaded
@@ -49,16 +46,15 @@ def convert(path: Path) -> Loaded:
 class _Decoder:
     """A file as one of the two networks. `read` are the tensors that the network has."""
 
-    file: gguf.GgufFile
-    form: str
+    file: WeightSource
     sizes: DecoderSizes = field(init=False)
     read: set[str] = field(default_factory=set)
 
     def __post_init__(self):
         for key, what in ABSENT.items():
-            if self.file.metadata.get(key) not in (None, 0, "none"):
-                raise self.refused(f"{key} must be absent, not {self.file.metadata[key]!r}: {what} "
-                                   "are not taken")
+            if self.file.told(key) not in (None, 0, "none"):
+                raise self.refused(f"{self.file.titled(key)} must be absent, not "
+                                   f"{self.file.told(key)!r}: {what} are not taken")
         heads, width = self.number("attention.head_count"), self.number("embedding_length")
         groups = self.number("attention.head_count_kv", heads)
         if width % heads or heads % groups or width // heads % 2:
@@ -67,7 +63,7 @@ class _Decoder:
         for key in ("rope.dimension_count", "attention.key_length", "attention.value_length"):
             depth = self.number(key, width // heads)
             if depth != width // heads:
-                raise self.refused(f"{self.form}.{key} must be {width // heads}, the depth of a "
+                raise self.refused(f"{self.file.titled(key)} must be {width // heads}, the depth of a "
                                    f"head, not {depth}")
         norm = "layer_norm_rms_epsilon" if self.form == LLAMA else "layer_norm_epsilon"
         words = self.tensor(EMBEDDINGS).shape[0]
@@ -76,25 +72,32 @@ class _Decoder:
             self.number("feed_forward_length"), words,
             epsilon=self.real(f"attention.{norm}", 1e-5))
 
+    @property
+    def form(self) -> str:
+        return self.file.form
+
     def number(self, key: str, default: int | None = None) -> int:
         """A count of the metadata, at least 1."""
-        value = self.file.metadata.get(f"{self.form}.{key}", default)
+        value = self.file.told(key)
+        value = default if value is None else value
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise self.refused(f"{self.form}.{key} must be an integer of at least 1, not {value!r}")
+            raise self.refused(f"{self.file.titled(key)} must be an integer of at least 1, not "
+                               f"{value!r}")
         return value
 
     def real(self, key: str, default: float) -> float:
-        value = self.file.metadata.get(f"{self.form}.{key}", default)
+        value = self.file.told(key)
+        value = default if value is None else value
         if not isinstance(value, int | float) or not isfinite(value) or value <= 0:
-            raise self.refused(f"{self.form}.{key} must be a number above 0, not {value!r}")
+            raise self.refused(f"{self.file.titled(key)} must be a number above 0, not {value!r}")
         return value
 
     def refused(self, what: str) -> ImportRefused:
         return ImportRefused(f"{self.file.path}: {what}")
 
-    def tensor(self, name: str) -> gguf.GgufTensor:
+    def tensor(self, name: str) -> Shaped:
         if name not in self.file.tensors:
-            raise self.refused(f"has no tensor {name}, which a network of the architecture "
+            raise self.refused(f"has no tensor {self.file.called(name)}, which a network of the architecture "
                                f"{self.form} needs")
         return self.file.tensors[name]
 
@@ -103,13 +106,14 @@ class _Decoder:
         found = self.tensor(name).shape
         if len(found) != len(shape) or any(
                 want not in (-1, own) for want, own in zip(shape, found, strict=True)):
-            raise self.refused(f"tensor {name} must be {list(shape)}, not {list(found)}")
+            raise self.refused(f"tensor {self.file.called(name)} must be {list(shape)}, not "
+                               f"{list(found)}")
         self.read.add(name)
         return self.file.read(name)
 
     def require_all(self) -> None:
         """Raises ImportRefused for a tensor that the network has not."""
-        left = sorted(set(self.file.tensors) - self.read)
+        left = sorted(map(self.file.called, set(self.file.tensors) - self.read))
         if left:
             raise self.refused(f"{', '.join(left[:5])}{' ...' if len(left) > 5 else ''} must be "
                                f"absent: a network of the architecture {self.form} has no such "
@@ -139,7 +143,7 @@ class _Decoder:
             found = self._joined(f"blk.{number}.attn_qkv.{role}", part, shape)
         else:
             found = self.array(f"blk.{number}.{NAMES[part]}.{role}", *reversed(shape))
-        if self.form == LLAMA and part in JOINED[:2]:
+        if self.file.pairs and self.form == LLAMA and part in JOINED[:2]:
             found = self._halves(found)
         if part == JOINED[0]:
             found = found * np.float32(1 / sqrt(self.sizes.depth))

@@ -15,6 +15,7 @@ import numpy as np
 
 from compiler.frontend.building.refusal import ImportRefused
 from compiler.frontend.decoders.blocks import READ, TYPES, BlockType
+from compiler.frontend.decoders.sources import GPT, LLAMA, opened
 
 Array = np.ndarray
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q",
@@ -36,12 +37,23 @@ class GgufTensor:
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:
-    """What a file holds. Data of tensors are read when they are asked for."""
+    """A `WeightSource`: what a file holds. Data of tensors are read when they are asked for."""
 
     path: Path
-    data: bytes | mmap.mmap
+    form: str
+    data: mmap.mmap
     metadata: dict[str, Any]
     tensors: dict[str, GgufTensor]
+    pairs = True
+
+    def told(self, key: str) -> Any:
+        return self.metadata.get(self.titled(key))
+
+    def titled(self, key: str) -> str:
+        return f"{self.form}.{key}"
+
+    def called(self, tensor: str) -> str:
+        return tensor
 
     def read(self, name: str) -> Array:
         """A tensor as float32. Raises ImportRefused for a type that is not taken."""
@@ -65,7 +77,7 @@ class GgufFile:
 class _Reader:
     """Reads one thing after the other from `place` on."""
 
-    def __init__(self, path: Path, data: bytes | mmap.mmap):
+    def __init__(self, path: Path, data: mmap.mmap):
         self.path, self.data, self.place = path, data, 4
 
     def number(self, form: str) -> Any:
@@ -118,13 +130,7 @@ def read(path: Path) -> GgufFile:
     """The metadata of a file, and where its tensors lie. Raises ImportRefused for what is no such
     file, or one that is cut off.
     """
-    try:
-        with open(path, "rb") as file:
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except FileNotFoundError:
-        raise ImportRefused(f"{path}: no such file; give the path of a GGUF file") from None
-    except (OSError, ValueError) as error:      # a folder, an empty file
-        raise ImportRefused(f"{path}: cannot be read: {error}") from None
+    data = opened(path)
     reader = _Reader(path, data)
     if data[:4] != b"GGUF":
         raise reader.refused("must be a GGUF file of little endian; convert it")
@@ -140,6 +146,10 @@ def read(path: Path) -> GgufFile:
     alignment = metadata.get("general.alignment", ALIGNMENT)
     if not isinstance(alignment, int) or alignment < 1:
         raise reader.refused(f"general.alignment must be at least 1, not {alignment!r}")
+    form = metadata.get("general.architecture")
+    if form not in (LLAMA, GPT):
+        raise reader.refused(f"architecture must be {LLAMA} or {GPT}, not {form!r}; build the "
+                             "network around the file's tensors, and export that to ONNX")
     begin = -(-reader.place // alignment) * alignment
-    return GgufFile(path, data, metadata, {
+    return GgufFile(path, form, data, metadata, {
         name: GgufTensor(shape, kind, begin + start) for name, shape, kind, start in found})

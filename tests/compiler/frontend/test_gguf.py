@@ -14,8 +14,9 @@ from compiler.frontend.decoders import gguf
 from compiler.frontend.decoders.blocks import TYPES
 from compiler.frontend.models import graph_of, read_file
 from lockstep.cli import main
-from tests.support import gguf_files
+from tests.support import little_decoders
 from tests.support.gguf_files import BLOCKS, CODES, GPT, LLAMA, blocks, tensor, write
+from tests.support.little_decoders import gpt_logits, llama_logits, states_of
 
 READS = {kind.name: kind.read for kind in TYPES.values() if kind.read}
 
@@ -81,66 +82,7 @@ def test_blocks_are_those_of_the_wheel(kind, rng) -> None:
 
 # Networks
 
-def llama_logits(tensors, tokens) -> np.ndarray:
-    """Logits of all tokens, in float64: pairs of neighbours are turned, heads share keys."""
-    def norm(x, weight):
-        return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-3) * weight
-
-    def turned(x):
-        angle = np.arange(len(x))[:, None] * 500.0 ** (-np.arange(8) / 8)
-        pairs = (x[..., 0::2] + 1j * x[..., 1::2]) * np.exp(1j * angle)[:, None]
-        return np.stack([pairs.real, pairs.imag], axis=-1).reshape(x.shape)
-
-    x = tensors["token_embd.weight"][tokens].astype(float)
-    for layer in range(2):
-        w = {name.split(".")[2]: array for name, array in tensors.items()
-             if name.startswith(f"blk.{layer}.")}
-        y = norm(x, w["attn_norm"])
-        query, key, value = ((y @ w[f"attn_{part}"].T).reshape(len(x), -1, 16) for part in "qkv")
-        query, key = turned(query), turned(key)
-        x = x + attended(query, key.repeat(2, 1), value.repeat(2, 1)) @ w["attn_output"].T
-        y = norm(x, w["ffn_norm"])
-        gate = y @ w["ffn_gate"].T
-        x = x + (gate / (1 + np.exp(-gate)) * (y @ w["ffn_up"].T)) @ w["ffn_down"].T
-    return norm(x, tensors["output_norm.weight"]) @ tensors["output.weight"].T
-
-
-def attended(query, key, value) -> np.ndarray:
-    scores = np.einsum("ihd,jhd->hij", query, key) / 4
-    scores = np.where(np.tri(len(query), dtype=bool), scores, -np.inf)
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    weights /= weights.sum(axis=-1, keepdims=True)
-    return np.einsum("hij,jhd->ihd", weights, value).reshape(len(query), -1)
-
-
-def gpt_logits(tensors, tokens) -> np.ndarray:
-    def norm(x, name):
-        centered = x - x.mean(axis=-1, keepdims=True)
-        return (centered / np.sqrt((centered ** 2).mean(axis=-1, keepdims=True) + 1e-3)
-                * tensors[f"{name}.weight"] + tensors[f"{name}.bias"])
-
-    def product(x, name):
-        return x @ tensors[f"{name}.weight"].T + tensors[f"{name}.bias"]
-
-    x = (tensors["token_embd.weight"][tokens] + tensors["position_embd.weight"][:len(tokens)]
-         ).astype(float)
-    for layer in range(2):
-        at = f"blk.{layer}."
-        parts = product(norm(x, at + "attn_norm"), at + "attn_qkv").reshape(len(x), 3, 4, 16)
-        x = x + product(attended(*parts.swapaxes(0, 1)), at + "attn_output")
-        y = product(norm(x, at + "ffn_norm"), at + "ffn_up")
-        y = y * 0.5 * (1 + np.tanh(np.sqrt(2 / np.pi) * (y + 0.044715 * y ** 3)))
-        x = x + product(y, at + "ffn_down")
-    return norm(x, "output_norm") @ tensors["token_embd.weight"].T
-
-
-FORMS = {"llama": (LLAMA, gguf_files.llama, llama_logits), "gpt": (GPT, gguf_files.gpt, gpt_logits)}
-
-
-def states_of(graph) -> dict[str, str]:
-    """The outputs with new rows by the caches that they belong to."""
-    return {name: f"{name.removesuffix('.past')}.out" for name in graph.inputs
-            if name.endswith(".past")}
+FORMS = {"llama": (LLAMA, little_decoders.llama, llama_logits), "gpt": (GPT, little_decoders.gpt, gpt_logits)}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -159,7 +101,7 @@ def test_a_decoder_makes_the_logits_of_the_whole_sequence(form, tmp_path, rng) -
 
 def test_places_are_what_is_asked_for(tmp_path, rng) -> None:
     path = write(tmp_path / "m.gguf", LLAMA, {name: tensor(array) for name, array
-                                              in gguf_files.llama(rng).items()})
+                                              in little_decoders.llama(rng).items()})
     graph = graph_of(path, {"places": 6})
     assert graph.values["layer1.values.past"].shape == (2, 16, 6)
     feeds = {name: np.zeros(graph.values[name].shape, graph.values[name].dtype)
@@ -171,7 +113,7 @@ def test_places_are_what_is_asked_for(tmp_path, rng) -> None:
 
 @pytest.mark.parametrize("kind", ["Q4_0", "Q8_0"])
 def test_files_of_blocks_are_their_numbers(kind, tmp_path, rng) -> None:
-    tensors = gguf_files.llama(rng)
+    tensors = little_decoders.llama(rng)
     stored = {name: tensor(array, kind if array.ndim == 2 else "F32")
               for name, array in tensors.items()}
     path = write(tmp_path / "m.gguf", LLAMA, stored, version=2)
@@ -185,7 +127,7 @@ def test_files_of_blocks_are_their_numbers(kind, tmp_path, rng) -> None:
 
 def test_q4_0_is_taken_as_groups_of_32(tmp_path, rng) -> None:
     """Weights of few bits in groups are those of the file, and one segment of the accelerator."""
-    drawn = gguf_files.llama(rng)
+    drawn = little_decoders.llama(rng)
     path = write(tmp_path / "m.gguf", LLAMA, {
         name: tensor(array, "Q4_0" if array.ndim == 2 else "F32") for name, array in drawn.items()})
     samples = samples_of(path, rng)
@@ -273,14 +215,14 @@ def put(name: str, found):
      "numbers")])
 def test_what_is_not_taken_is_said_in_one_line(change, shown, tmp_path, rng) -> None:
     metadata = dict(LLAMA)
-    tensors = {name: tensor(array) for name, array in gguf_files.llama(rng).items()}
+    tensors = {name: tensor(array) for name, array in little_decoders.llama(rng).items()}
     change(metadata, tensors)
     assert refusal(write(tmp_path / "m.gguf", metadata, tensors)) == shown
 
 
 def test_files_that_are_cut_off(tmp_path, rng) -> None:
     path = write(tmp_path / "m.gguf", LLAMA, {name: tensor(array) for name, array
-                                              in gguf_files.llama(rng).items()})
+                                              in little_decoders.llama(rng).items()})
     whole = path.read_bytes()
     for count in (5, 20, 30, 100, 500, 1500, 4000, len(whole) - 8):
         path.write_bytes(whole[:count])
@@ -293,7 +235,7 @@ def test_files_that_are_cut_off(tmp_path, rng) -> None:
 
 def test_commands_take_the_file(tmp_path, rng, capsys) -> None:
     path = write(tmp_path / "m.gguf", LLAMA, {name: tensor(array) for name, array
-                                              in gguf_files.llama(rng).items()})
+                                              in little_decoders.llama(rng).items()})
     assert main(["run", str(path), "--target", "cpu", "--shape", "places=8"]) == 0
     capsys.readouterr()
     assert main(["run", str(tmp_path / "none.gguf"), "--target", "cpu"]) == 2
