@@ -63,8 +63,8 @@ class _Decoder:
         for key in ("rope.dimension_count", "attention.key_length", "attention.value_length"):
             depth = self.number(key, width // heads)
             if depth != width // heads:
-                raise self.refused(f"{self.file.titled(key)} must be {width // heads}, the depth of a "
-                                   f"head, not {depth}")
+                raise self.refused(f"{self.file.titled(key)} must be {width // heads}, the depth "
+                                   f"of a head, not {depth}")
         norm = "layer_norm_rms_epsilon" if self.form == LLAMA else "layer_norm_epsilon"
         words = self.tensor(EMBEDDINGS).shape[0]
         self.sizes = DecoderSizes(
@@ -97,8 +97,8 @@ class _Decoder:
 
     def tensor(self, name: str) -> Shaped:
         if name not in self.file.tensors:
-            raise self.refused(f"has no tensor {self.file.called(name)}, which a network of the architecture "
-                               f"{self.form} needs")
+            raise self.refused(f"has no tensor {self.file.called(name)}, which a network of the "
+                               f"architecture {self.form} needs")
         return self.file.tensors[name]
 
     def array(self, name: str, *shape: int) -> Array:

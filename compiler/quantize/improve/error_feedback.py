@@ -32,6 +32,7 @@ from compiler.quantize.ranges.refusal import QuantizeRefused
 
 Array = np.ndarray
 NEAREST, FEEDBACK = ROUNDINGS = ("nearest", "feedback")
+TOGETHER = 128              # columns: what others take from them is one product
 DAMPING = 0.01              # of the mean of H's diagonal, added to it
 SWEEPS, TURNS = 10, 3       # over all columns, at most; how often scales are fitted anew
 
@@ -206,15 +207,22 @@ def _scale_of(steps: Array, ideal: Array, squares: Array, unit: Array) -> Array:
 
 
 def _in_turn(ideal: Array, scale: Array, squares: Array, order: Array, bits: int) -> Array:
-    """Each column rounded in this order, its error taken from those behind it."""
+    """Each column rounded in this order, its error taken from those behind it: at once from those
+    of its block, from the others when the block is done.
+    """
     factor = np.linalg.cholesky(np.linalg.inv(squares[np.ix_(order, order)])).T
-    steps, left = np.empty_like(ideal), ideal[:, order]
-    for place, column in enumerate(order):
-        own = scale[:, column]
-        steps[:, column] = _nearest(left[:, place] / own, bits)
-        error = (left[:, place] - steps[:, column] * own) / factor[place, place]
-        left[:, place:] -= error[:, None] * factor[place, place:]
-    return steps
+    steps, left, scale = np.empty_like(ideal), ideal[:, order], scale[:, order]
+    for begin in range(0, len(squares), TOGETHER):
+        end = begin + TOGETHER
+        own, errors = left[:, begin:end].copy(), np.zeros_like(left[:, begin:end])
+        for place in range(own.shape[1]):
+            row = factor[begin + place, begin:end]
+            steps[:, begin + place] = _nearest(own[:, place] / scale[:, begin + place], bits)
+            rest = own[:, place] - steps[:, begin + place] * scale[:, begin + place]
+            errors[:, place] = rest / row[place]
+            own[:, place:] -= errors[:, place, None] * row[place:]
+        left[:, end:] -= errors @ factor[begin:end, end:]
+    return steps[:, np.argsort(order)]
 
 
 def _improved(steps: Array, ideal: Array, scale: Array, squares: Array, bits: int) -> Array:
@@ -222,16 +230,26 @@ def _improved(steps: Array, ideal: Array, scale: Array, squares: Array, bits: in
     steps = steps.copy()
     slope = (ideal - steps * scale) @ squares
     for _ in range(SWEEPS):
-        changed = False
-        for place, own in enumerate(np.diagonal(squares)):
-            better = _nearest(steps[:, place] + slope[:, place] / own / scale[:, place], bits)
-            moved = (better - steps[:, place]) * scale[:, place]
-            if moved.any():
-                slope -= moved[:, None] * squares[place]
-                steps[:, place], changed = better, True
-        if not changed:
+        before = steps.copy()
+        for begin in range(0, len(squares), TOGETHER):
+            block = slice(begin, begin + TOGETHER)
+            moved = _block_improved(steps[:, block], slope[:, block].copy(), scale[:, block],
+                                    squares[block, block], bits)
+            slope -= moved @ squares[block]
+        if np.array_equal(steps, before):
             break
     return steps
+
+
+def _block_improved(steps: Array, slope: Array, scale: Array, squares: Array, bits: int) -> Array:
+    """Changes the columns of a block in place; returns by how much their weights changed."""
+    moved = np.zeros_like(steps)
+    for place, own in enumerate(np.diagonal(squares)):
+        better = _nearest(steps[:, place] + slope[:, place] / own / scale[:, place], bits)
+        moved[:, place] = (better - steps[:, place]) * scale[:, place]
+        steps[:, place] = better
+        slope -= moved[:, place, None] * squares[place]
+    return moved
 
 
 def _nearest(real: Array, bits: int) -> Array:

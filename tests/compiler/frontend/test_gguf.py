@@ -82,7 +82,8 @@ def test_blocks_are_those_of_the_wheel(kind, rng) -> None:
 
 # Networks
 
-FORMS = {"llama": (LLAMA, little_decoders.llama, llama_logits), "gpt": (GPT, little_decoders.gpt, gpt_logits)}
+FORMS = {"llama": (LLAMA, little_decoders.llama, llama_logits),
+         "gpt": (GPT, little_decoders.gpt, gpt_logits)}
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -1,4 +1,4 @@
-"""Decoders of folders with config.json and safetensors, compared with NumPy over whole sequences."""
+"""Decoders of folders with config.json and safetensors, compared with NumPy."""
 
 import json
 from pathlib import Path

@@ -57,8 +57,10 @@ def test_it_is_near_the_best_of_all_integers(rng) -> None:
     assert sum(found) < 0.5 * sum(error(nearest[row], row) for row in range(5))
 
 
-def test_columns_behind_take_the_error_that_least_squares_says(rng) -> None:
+@pytest.mark.parametrize("together", [3, 128])
+def test_columns_behind_take_the_error_that_least_squares_says(together, rng, monkeypatch) -> None:
     """Each column is rounded beside the best real ones for all that are rounded before it."""
+    monkeypatch.setattr(error_feedback, "TOGETHER", together)
     squares = np.cov(rng.standard_normal((8, 40))) + 0.3
     weight, scale, order = rng.standard_normal((1, 8)), np.full((1, 8), 0.3), rng.permutation(8)
     steps = error_feedback._in_turn(weight, scale, squares, order, 4)
@@ -68,6 +70,23 @@ def test_columns_behind_take_the_error_that_least_squares_says(rng) -> None:
         best = weight[0, rest] + np.linalg.solve(squares[np.ix_(rest, rest)],
                                                  squares[np.ix_(rest, done)] @ error)
         assert steps[0, column] == np.clip(np.rint(best[0] / 0.3), -8, 7)
+
+
+@pytest.mark.parametrize("together", [3, 128])
+def test_in_the_end_no_single_integer_is_better(together, rng, monkeypatch) -> None:
+    monkeypatch.setattr(error_feedback, "TOGETHER", together)
+    squares = np.cov(rng.standard_normal((8, 40))) + 0.3
+    ideal, scale = rng.standard_normal((4, 8)), np.full((4, 8), 0.8)
+    steps = error_feedback._improved(np.zeros((4, 8)), ideal, scale, squares, 4)
+
+    def error(steps: np.ndarray) -> np.ndarray:
+        rest = ideal - steps * scale
+        return ((rest @ squares) * rest).sum(axis=1)
+
+    for place, change in itertools.product(range(8), (-1, 1)):
+        other = steps.copy()
+        other[:, place] += change
+        assert (error(other) >= error(steps) - 1e-9).all()
 
 
 def test_missing_sums_are_made_up_for(rng) -> None:
