@@ -33,7 +33,7 @@ from compiler.quantize.ranges.refusal import QuantizeRefused
 Array = np.ndarray
 NEAREST, FEEDBACK = ROUNDINGS = ("nearest", "feedback")
 TOGETHER = 128              # columns: what others take from them is one product
-DAMPING = 0.01              # of the mean of H's diagonal, added to it
+DAMPING = 0.05              # of the mean of H's diagonal, added to it
 SWEEPS, TURNS = 10, 3       # over all columns, at most; how often scales are fitted anew
 
 
