@@ -21,6 +21,7 @@ from compiler.quantize.ranges.refusal import QuantizeRefused
 from compiler.te import bits as bits_of
 
 ACTIVATION_BITS = {"int8": 8, "int16": 16}
+OF_FEW_BITS = {"weight_groups", "scale_bits", "weight_rounding"}
 SCALES = (0.0031, 0.02, 0.25, 1.7)      # at which immediates are compared
 
 
@@ -66,6 +67,9 @@ def options_of_one(machine: Machine, given: Mapping[str, Any]) -> dict[str, Any]
         bits = bits_by_name(options["weight_bits"])
         options["weight_bits"] = {name: narrow if narrow in machine.config.weight_bits else 8
                                   for name, narrow in bits.items()}
+        if min(options["weight_bits"].values()) == 8:
+            for name in OF_FEW_BITS.intersection(options):
+                del options[name]
     if not sparsity_of(machine)[1]:
         options.pop("sparsity", None)
     return options

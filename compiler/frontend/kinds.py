@@ -74,15 +74,16 @@ CORE_ML = FileKind("a Core ML model", (".mlmodel",))
 CORE_ML_PACKAGE = FileKind("a Core ML package", (".mlpackage",),
                            holds=_last("Manifest.json", "model.mlmodel"))
 ONNX = FileKind("an ONNX model", (".onnx",))
+GGUF = FileKind("a GGUF file", (".gguf",), begins=_at(0, b"GGUF", b"FUGG"))
 
-READ = (TFLITE, TORCH, KERAS, SAVED_MODEL, CORE_ML_PACKAGE, CORE_ML, ONNX)
+HUB = FileKind("a folder of the Hugging Face hub", holds=lambda names: (
+    "config.json" in names and any(name.endswith(".safetensors") for name in names)))
+
+READ = (TFLITE, GGUF, HUB, TORCH, KERAS, SAVED_MODEL, CORE_ML_PACKAGE, CORE_ML, ONNX)
 
 REFUSED = (
     FileKind("an HDF5 file, such as Keras 2 wrote", (".h5", ".hdf5"),
              "load it in Keras 3 and save it as .keras", _at(0, b"\x89HDF\r\n\x1a\n")),
-    FileKind("a GGUF file", (".gguf",),
-             f"{WEIGHTS}, for example by optimum from the model that it was made of",
-             _at(0, b"GGUF", b"FUGG")),
     FileKind("a TorchScript archive", (".ptl", ".torchscript"),
              "make a torch.export program of the module that it was made of, or give what "
              "torch.onnx.export writes",
@@ -92,7 +93,9 @@ REFUSED = (
              holds=_last("data.pkl")),
     FileKind("a pickle", (".pkl", ".pickle"),
              f"it may run code when it is loaded; {TORCH_WAY}, or give an ONNX file", _is_pickle),
-    FileKind("safetensors", (".safetensors",), WEIGHTS, _is_safetensors),
+    FileKind("safetensors", (".safetensors",),
+             "of a Llama or GPT-2, give the folder that has its config.json, too; of another, "
+             f"{ONNX_WAY} from the framework that it came from", _is_safetensors),
     FileKind("an archive of NumPy arrays", (".npz",), WEIGHTS,
              holds=lambda names: bool(names) and all(name.endswith(".npy") for name in names)),
     FileKind("an ONNX Runtime model", (".ort",), "give the ONNX file that it was made of",

@@ -90,6 +90,10 @@ def read_file(path: str | PathLike[str]) -> Loaded:
             from compiler.frontend import core_ml
 
             return core_ml.convert(path)
+        case kinds.GGUF | kinds.HUB:
+            from compiler.frontend import decoders
+
+            return decoders.convert(path)
     return Loaded(_onnx(path), page=onnx_import.PAGE)
 
 

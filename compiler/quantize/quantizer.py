@@ -24,6 +24,7 @@ from compiler.ops.term_patterns import TermPattern
 from compiler.quantize.improve.bias_correction import correct_biases
 from compiler.quantize.improve.budget import Budget
 from compiler.quantize.improve.equalization import equalize
+from compiler.quantize.improve.error_feedback import NEAREST, feed_errors_back, is_feedback
 from compiler.quantize.improve.fragile import fragile
 from compiler.quantize.improve.noise import Measured, Noise, Tick, alone, effects, measure
 from compiler.quantize.improve.sparsity import Sparsity, pattern_of, prune
@@ -181,7 +182,7 @@ def quantize(model: Any, calibration: CalibrationSet, *,
              budget: float | str | None = None,
              weight_bits: int | Mapping[str, int] | Iterable[str] = 8,
              weight_groups: int | None = None, scale_bits: int | None = None,
-             activation_bits: int = 8,
+             weight_rounding: str = NEAREST, activation_bits: int = 8,
              accumulator_bits: int = 32,
              sparsity: str | None = None, patterns: Sequence[Pattern | TermPattern] = (),
              made_for: Mapping[str, str] | None = None, example_inputs: Any = None,
@@ -208,6 +209,9 @@ def quantize(model: Any, calibration: CalibrationSet, *,
         by the names of layers, as for `keep_float`, ``*`` for all but these two.
     weight_groups : matrices of weights of 4 or 2 bits have a scale for each 16 to 1,024 inputs, a
         power of two, instead of one for each output channel; of `scale_bits`, 8 or 16, beside it.
+    weight_rounding : ``nearest``, or ``feedback``: weights of fewer than 8 bits are rounded one
+        column after another, each error taken from the columns behind it, so that the layers' sums
+        over the samples stay (docs/quantize.md).
     sparsity : ``2:4`` keeps the two largest weights of each four input channels in a row, in all
         layers but the first and the last; the figures compare with the pruned float network.
         ``none`` keeps all, for any machine.
@@ -227,7 +231,10 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     options = _Options(observer, percentile, equalize, bias_correction, tuple(keep_float),
                        Budget.of(budget), bits_by_name(weight_bits), pattern_of(sparsity),
                        activation_bits, accumulator_bits, tuple(patterns))
-    options = replace(options, weight_groups=_groups(options, weight_groups, scale_bits))
+    options = replace(options, weight_groups=_groups(options, weight_groups, scale_bits),
+                      feedback=is_feedback(weight_rounding, options.weight_bits,
+                                           options.sparsity is not None, activation_bits,
+                                           accumulator_bits))
     if accumulator_bits not in ACCUMULATOR_BITS:
         raise ArgumentError(f"accumulator_bits must be 16, 24, 32, 40 or 48, not "
                             f"{accumulator_bits!r}")
@@ -274,6 +281,7 @@ class _Options:
     accumulator_bits: int
     patterns: tuple[Pattern | TermPattern, ...]
     weight_groups: WeightGroups | None = None
+    feedback: bool = False
 
 
 def _groups(options: _Options, size: int | None, scale_bits: int | None) -> WeightGroups | None:
@@ -481,6 +489,10 @@ class _Quantizer:
         if self.options.bias_correction:
             with self.watch("bias correction", self.samples.count) as tick:
                 correct_biases(network, self.graph, plan, scales, self.samples, tick)
+        if self.options.feedback:
+            with self.watch("error feedback", len(network.layers)) as tick:
+                feed_errors_back(network, self.graph, plan, scales, self.samples,
+                                 self.options.bias_correction, tick)
         with self.watch("comparing with float", self.samples.count) as tick:
             measured = measure(network, self.graph, plan, scales, self.samples, tick)
         return _Attempt(network, plan, scales, chosen.declined, measured, plain)

@@ -101,6 +101,7 @@ def _figures(args: argparse.Namespace, options: Mapping[str, Any], quantized) ->
         "keep_float": args.keep_float, "weight_bits": args.weight_bits,
         "weight_groups": args.weight_groups,
         "scale_bits": args.scale_bits or (8 if args.weight_groups else None),
+        "weight_rounding": args.weight_rounding or "nearest",
         "sparsity": options.get("sparsity"), "sparse": list(quantized.sparse),
         "activation_bits": options.get("activation_bits", 8),
         "fell_back": list(quantized.fell_back),
@@ -153,7 +154,8 @@ def _summary(figures: Mapping[str, Any]) -> Iterator[str]:
     if narrow := [layer for layer in layers if (layer["weight_bits"] or 8) < 8]:
         yield (f"{len(narrow)} of {len(layers)} layers with weights of fewer than 8 bits"
                + (f"; matrices have scales of {figures['scale_bits']} bits for groups of "
-                  f"{figures['weight_groups']}" if figures["weight_groups"] else ""))
+                  f"{figures['weight_groups']}" if figures["weight_groups"] else "")
+               + ("; rounded with feedback" if figures["weight_rounding"] == "feedback" else ""))
     if figures["sparse"]:
         yield f"{len(figures['sparse'])} of {len(layers)} layers with {figures['sparsity']} weights"
     for name in dict.fromkeys(layer["by"] for layer in layers if layer["by"]):

@@ -127,7 +127,8 @@ def add_verbose(parser: argparse.ArgumentParser) -> None:
 
 
 QUANTIZER = ("observer", "percentile", "equalize", "bias_correction", "keep_float", "budget",
-             "weight_bits", "weight_groups", "scale_bits", "sparsity", "activation_bits")
+             "weight_bits", "weight_groups", "scale_bits", "weight_rounding", "sparsity",
+             "activation_bits")
 """Options of `compiler.quantize.quantize` that commands have."""
 
 
@@ -159,6 +160,10 @@ def add_quantizer(parser: argparse._ActionsContainer, budget: str = "--budget") 
              "power of two")
     add("--scale-bits", type=int, choices=(8, 16),
         help="bits of the scales of --weight-groups (default 8)")
+    add("--weight-rounding", type=OneOf("compiler.quantize.improve.error_feedback:ROUNDINGS"),
+        help="of weights of 4 or 2 bits: to the nearest, or with feedback: one input after "
+             "another, each error taken from those behind it, so that sums over the samples stay "
+             "(default nearest)")
     add("--sparsity", metavar="N:M",
         help="2:4 keeps the two largest weights of each four input channels in a row, in all "
              "layers but the first and the last; none keeps all, also for a machine that needs "

@@ -23,6 +23,8 @@ def read_signs(path: str | PathLike[str]) -> FileSigns:
             return FileSigns.of(kinds.KERAS, ["Keras"], ())
         case kinds.SAVED_MODEL:
             return FileSigns.of(kinds.SAVED_MODEL, ["TensorFlow"], ())
+        case (kinds.GGUF | kinds.HUB) as kind:
+            return FileSigns.of(kind, [], ())
         case _:
             from compiler.frontend.spellings import onnx_files as reader
     return reader.read(path)

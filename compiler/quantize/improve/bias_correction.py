@@ -48,7 +48,7 @@ def correct_biases(network: LayeredNetwork, graph: Graph, plan: Plan, scales: Sc
         shift = (shifts[place] / count).astype(np.float32)
         if not np.isfinite(shift).all():
             continue
-        network.layers[place] = _with_bias(network, layer, shift, len(shape))
+        network.layers[place] = with_shift(network, layer, shift, len(shape))
         changed[layer.name] = float(np.abs(shift).max())
     return changed
 
@@ -74,8 +74,10 @@ def _channel_sums(node: Node, array: Array) -> Array:
     return array.sum(axis=tuple(i for i in range(array.ndim) if i != kept), dtype=np.float64)
 
 
-def _with_bias(network: LayeredNetwork, layer: Layer, shift: Array, rank: int) -> Layer:
-    """The layer with another bias, which no other layer reads."""
+def with_shift(network: LayeredNetwork, layer: Layer, shift: Array, rank: int) -> Layer:
+    """The layer with a bias that no other layer reads: its own plus a number for each channel.
+    `rank` is that of its result.
+    """
     bias = network.names.fresh(f"{layer.name}.bias")
     network.tensors[bias] = vector(layer.node, network.tensors) + shift
     node = replace(layer.node, inputs=(*layer.node.inputs[:2], bias))

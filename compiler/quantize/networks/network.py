@@ -90,6 +90,18 @@ class Layer:
                 Node("add", f"{node.name}_bias", (product, node.inputs[2]), node.outputs))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundedWeight:
+    """Integers of a constant weight, in its shape, and the float32 scale of each output channel
+    that they are multiples of. `factors` [channels, inputs] are those of groups: the integers are
+    numbers of few bits times them.
+    """
+
+    steps: Array
+    scale: Array
+    factors: Array | None = None
+
+
 @dataclass(slots=True)
 class LayeredNetwork:
     """Layers in topological order and constants by name. `graph` gives inputs and outputs. The
@@ -98,7 +110,8 @@ class LayeredNetwork:
     of matrices these have a scale for each of `weight_groups`, where there are such;
     `activation_bits` are those of all activations, 8 or 16, `accumulator_bits` those of sums.
     `matched` says of layers, by their value, which pattern they are: its instruction's meaning
-    takes their place.
+    takes their place. `rounded` has weights whose integers are chosen, by `Layer.inner`; those of
+    others are the nearest.
     """
 
     graph: Graph
@@ -111,6 +124,7 @@ class LayeredNetwork:
     accumulator_bits: int = 32
     weight_groups: WeightGroups | None = None
     matched: Mapping[str, Match] = field(default_factory=dict)
+    rounded: Mapping[str, RoundedWeight] = field(default_factory=dict)
 
     @property
     def inputs(self) -> dict[str, TensorType]:
@@ -132,6 +146,7 @@ class LayeredNetwork:
         """Takes over the weights and biases of the same network with other extents."""
         self.weight_bits, self.activation_bits = other.weight_bits, other.activation_bits
         self.accumulator_bits, self.weight_groups = other.accumulator_bits, other.weight_groups
+        self.rounded = other.rounded
         self.matched = {value: match for value, match in self.matched.items()
                         if value in other.matched}
         weighted = {layer.value: layer.node for layer in other.layers

@@ -18,12 +18,11 @@ from compiler.graph.graph import Graph, Node, TensorType
 from compiler.quantize.networks.matching import Match
 from compiler.quantize.networks.names import Names
 from compiler.quantize.networks.network import Layer, LayeredNetwork, bounds, built
-from compiler.quantize.networks.weights import (WEIGHTED, canonical, channel_axis, restored,
-                                                vector)
+from compiler.quantize.networks.weights import WEIGHTED, channel_axis, vector
 from compiler.quantize.plans.meanings import meaning, sum_meaning
 from compiler.quantize.plans.plan import Plan
-from compiler.quantize.ranges.groups import grouped_weight
-from compiler.quantize.ranges.scales import Scale, quantized_bias, quantized_weight
+from compiler.quantize.plans.rounding import nearest
+from compiler.quantize.ranges.scales import Scale, quantized_bias
 
 Array = np.ndarray
 
@@ -189,31 +188,17 @@ class _Writer:
     def _weighted(self, node: Node, bits: int) -> list[str]:
         """The inputs of the node, with weights of so many bits and biases as dequantized integers.
         """
-        tensors, axis = self.network.tensors, channel_axis(node)
         data, weight, *more = node.inputs
-        bias, source = vector(node, tensors), self.scales[data].scale
-        groups = node.attrs.get("group", 1) if axis else 1
-        largest = np.abs(bias).reshape(groups, -1).max(axis=0)
-        steps, scale = self._in_groups(node, bits, largest) or quantized_weight(
-            tensors[weight], axis, largest, source, bits, self.network.activation_bits,
-            self.network.accumulator_bits)
-        inputs = [self._dequantized(data), self._steps(weight, steps, scale, axis)]
+        source, axis = self.scales[data].scale, channel_axis(node)
+        chosen = self.network.rounded.get(node.outputs[0]) or nearest(self.network, node, bits,
+                                                                      source)
+        inputs = [self._dequantized(data), self._steps(weight, chosen.steps, chosen.scale, axis)]
         if more:
-            both = source * np.tile(scale, groups)
+            groups = node.attrs.get("group", 1) if axis else 1
+            both = source * np.tile(chosen.scale, groups)
+            bias = vector(node, self.network.tensors)
             inputs.append(self._steps(more[0], quantized_bias(bias, both), both, 0))
         return inputs
-
-    def _in_groups(self, node: Node, bits: int, bias: Array) -> tuple[Array, Array] | None:
-        """The weight of few bits with scales of groups, and the scales of channels; None of one
-        that is no matrix of several groups."""
-        groups, weight = self.network.weight_groups, self.network.tensors[node.inputs[1]]
-        alike = canonical(node, weight)
-        count, _, depth, taps = alike.shape
-        if groups is None or bits == 8 or (count, taps) != (1, 1) or depth <= groups.size:
-            return None
-        steps, scale = grouped_weight(alike[0, :, :, 0], bits, groups, bias,
-                                      self.scales[node.inputs[0]].scale)
-        return restored(node, steps[None, :, :, None], weight.shape), scale
 
     def _steps(self, name: str, steps: Array, scale: Array, axis: int) -> str:
         """Writes constant integers, dequantized with one scale for each channel along the axis;

@@ -56,8 +56,9 @@ class WeightGroups:
 
 
 def grouped_weight(rows: Array, bits: int, groups: WeightGroups, bias: Array, source: np.float32
-                   ) -> tuple[Array, Array]:
-    """Quantizes a weight [channels, inputs] to int16 steps and a float32 scale for each channel.
+                   ) -> tuple[Array, Array, Array]:
+    """Quantizes a weight [channels, inputs] to int16 steps and a float32 scale for each channel;
+    the third array has the factor of each step.
 
     Scales of groups are those of the least squared error after rounding to so many `bits`, to the
     nearest factor. `bias` and `source` are as `quantized_weight` has them.
@@ -72,7 +73,8 @@ def grouped_weight(rows: Array, bits: int, groups: WeightGroups, bias: Array, so
     unit = np.where(unit >= np.finfo(np.float32).tiny, unit, 1)[:, None]
     factors = np.rint(wanted / unit).clip(1, MOST[groups.scale_bits])
     steps = _integers(cut, factors * unit, bits) * factors[..., None]
-    return steps.reshape(channels, -1)[:, :inputs].astype(np.int16), unit[:, 0].astype(np.float32)
+    return (steps.reshape(channels, -1)[:, :inputs].astype(np.int16), unit[:, 0].astype(np.float32),
+            factors.repeat(groups.size, axis=1)[:, :inputs])
 
 
 def _scales(groups: Array, bits: int) -> Array:

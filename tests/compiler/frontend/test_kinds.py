@@ -8,12 +8,12 @@ import onnx
 import pytest
 
 from compiler.frontend import ImportRefused
-from compiler.frontend.kinds import (CORE_ML, CORE_ML_PACKAGE, KERAS, REFUSED, SAVED_MODEL, TFLITE,
-                                     TORCH, kind_of, names_model)
+from compiler.frontend.kinds import (CORE_ML, CORE_ML_PACKAGE, GGUF, KERAS, REFUSED, SAVED_MODEL,
+                                     TFLITE, TORCH, kind_of, names_model)
 from compiler.frontend.models import graph_of
 
 BY_CONTENT = {
-    "HDF5": b"\x89HDF\r\n\x1a\n" + bytes(100), "GGUF": b"GGUF\3\0\0\0",
+    "HDF5": b"\x89HDF\r\n\x1a\n" + bytes(100),
     "TensorRT": b"ftrt" + bytes(8),
     "safetensors": (2).to_bytes(8, "little") + b"{}", "pickle": b"\x80\x02}q\x00.",
     "ONNX Runtime": b"\x18\0\0\0ORTM", "ExecuTorch": b"\x18\0\0\0ET12",
@@ -79,6 +79,8 @@ def test_kinds_that_are_read(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"\x1c\0\0\0TFL3")
     assert kind_of(path) is TFLITE
+    path.write_bytes(b"GGUF\3\0\0\0")
+    assert kind_of(path) is GGUF
     for kind, members in ((KERAS, ["config.json", "metadata.json", "model.weights.h5"]),
                           (TORCH, ["m/archive_format", "m/models/model.json"])):
         with zipfile.ZipFile(path, "w") as archive:

@@ -176,6 +176,6 @@ def test_core_ml_names_its_writer() -> None:
 
 
 def test_what_is_no_model(tmp_path: Path) -> None:
-    (tmp_path / "net.gguf").write_bytes(b"GGUF" + bytes(60))
-    with pytest.raises(ImportRefused, match="is a GGUF file, which Lockstep does not read"):
-        read_signs(tmp_path / "net.gguf")
+    (tmp_path / "net.rknn").write_bytes(b"RKNN" + bytes(60))
+    with pytest.raises(ImportRefused, match="is an RKNN model, which Lockstep does not read"):
+        read_signs(tmp_path / "net.rknn")

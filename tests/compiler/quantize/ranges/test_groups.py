@@ -32,7 +32,7 @@ def factors_of(steps: np.ndarray, size: int, bits: int) -> np.ndarray:
 def test_weights_are_few_bits_times_factors(bits, groups, rng) -> None:
     weight = rng.standard_normal((20, 90)) * rng.uniform(0.2, 3, (20, 3)).repeat(30, axis=1)
     weight[4], weight[5, :32] = 0, 0
-    steps, scale = grouped_weight(weight.astype(np.float32), bits, groups, NOTHING, SOURCE)
+    steps, scale, _ = grouped_weight(weight.astype(np.float32), bits, groups, NOTHING, SOURCE)
     assert steps.dtype == np.int16 and scale.dtype == np.float32 and (scale > 0).all()
     assert factors_of(steps, groups.size, bits).max() <= (127, 4095)[groups.scale_bits == 16] * 8
     assert not steps[4].any() and not steps[5, :32].any()
@@ -46,7 +46,7 @@ def test_scales_of_16_bits_lose_less(rng) -> None:
     """Where groups lie far apart, factors of 8 bits are coarse in the smallest."""
     weight = (rng.standard_normal((20, 4, 32)) * [[[1], [0.1], [0.03], [0.01]]]).reshape(20, -1)
     errors = [np.abs(weight - steps * scale[:, None]).reshape(20, 4, 32)[:, 3].max()
-              for steps, scale in (grouped_weight(weight, 4, WeightGroups(32, bits), NOTHING,
+              for steps, scale, _ in (grouped_weight(weight, 4, WeightGroups(32, bits), NOTHING,
                                                   SOURCE) for bits in (8, 16))]
     assert errors[1] < 0.8 * errors[0]
 
@@ -54,7 +54,7 @@ def test_scales_of_16_bits_lose_less(rng) -> None:
 def test_sums_and_biases_fit_the_accumulator(rng) -> None:
     weight = rng.choice([-1.0, 0.9, 1.0], (20, 4096))
     bias = np.full(20, 1e6)
-    steps, scale = grouped_weight(weight, 4, WeightGroups(32, 16), bias, SOURCE)
+    steps, scale, _ = grouped_weight(weight, 4, WeightGroups(32, 16), bias, SOURCE)
     assert 128 * np.abs(steps.astype(np.int64)).sum(axis=1).max() <= 1.01 * SUMS
     assert np.abs(bias / SOURCE / scale).max() <= 1.01 * SUMS
 
