@@ -11,10 +11,12 @@ from accel.machine.machine import Machine
 from accel.mapping.builders import movement, pools, products, row_layers, vector_layers
 from accel.mapping.builders.channel_parts import channel_parts
 from accel.mapping.builders.grouped import product_of_groups
+from accel.mapping.builders.joined import Joined, joined_layer
 from accel.mapping.builders.layer import Builder, MappedLayer, leading_refusal
 from accel.mapping.builders.residuals import PRODUCT, product_with_residual
 from accel.mapping.builders.stream_layers import streamed
 from accel.mapping.builders.terms import terms
+from accel.mapping.joining import joined
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.deciding import decided
 from accel.mapping.memory.forms import Forms, PartForm
@@ -121,6 +123,10 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
 
     layers = streamed(node, graph, known, machine, others)
     if layers is None:
+        layers = joined(node, graph, known, machine, lambda one: _layers(
+            one, graph, known, machine), lambda pair: _joined(pair, graph, known, machine),
+            lambda some: _cycles(some, machine))
+    if layers is None:
         layers = _layers(node, graph, known, machine)
     part = known.of(node).part
     if part is None or known.moves_nothing(node):
@@ -155,6 +161,17 @@ def _layers(node: Node, graph: Graph, known: Forms, machine: Machine) -> tuple[M
     return tuple(_shared(_reduced(layer, machine), machine) for layer in layers)
 
 
+def _joined(pair: Joined, graph: Graph, known: Forms, machine: Machine) -> tuple[MappedLayer, ...]:
+    """The layer of a product and its reader, by the product of the machine that takes the fewest
+    cycles."""
+    build = LAYERS[pair.product.op]
+    ways = [_packed(_of_forms(machine, replace(blocks_of(machine.config), product=form),
+                              lambda blocks: joined_layer(pair, graph, known, blocks, build)),
+                    machine) for form in products_of(machine)]
+    return tuple(_shared(layer, machine) for layer in min(
+        ways, key=lambda layers: _cycles(layers, machine)))
+
+
 def _shared(layer: MappedLayer, machine: Machine) -> MappedLayer:
     """The layer with the number of units of vector that take its tiles in turn."""
     count = sharers(machine)
@@ -164,13 +181,19 @@ def _shared(layer: MappedLayer, machine: Machine) -> MappedLayer:
 
 def _in_form(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: Blocks
              ) -> tuple[MappedLayer, ...]:
-    """The layers of a product. Where windows that are packed, or all phases of a transposed
-    convolution at once, are more than buffers hold, windows are not packed, and fewer phases are
-    computed together.
+    """The layers of a product."""
+    return _of_forms(machine, blocks, lambda form: _product(node, graph, known, machine, form))
+
+
+def _of_forms(machine: Machine, blocks: Blocks,
+              build: Callable[[Blocks], MappedLayer | tuple[MappedLayer, ...]]
+              ) -> tuple[MappedLayer, ...]:
+    """The layers of a product as `build` makes them. Where windows that are packed, or all phases
+    of a transposed convolution at once, are more than buffers hold, windows are not packed, and
+    fewer phases are computed together.
     """
     forms = (blocks, *(replace(blocks, packs=False, phases=most) for most in (16, 8, 4, 2, 1)))
-    return _first_that_fits(machine, *(
-        lambda form=form: _product(node, graph, known, machine, form) for form in forms))
+    return _first_that_fits(machine, *(lambda form=form: build(form) for form in forms))
 
 
 def _product(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: Blocks

@@ -66,7 +66,8 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
         written = pixels = _window(shape, tiles) * pixel * tiles.pieces
         if shape.row:
             written, pixels = _rows(config, shape, tiles, pixel)
-        lanes = lanes + outputs * (shape.accumulators - 1 + shape.residuals)
+        met_by_steps = shape.residuals if shape.accumulators > 1 else 0
+        lanes = lanes + outputs * (shape.accumulators - 1 + met_by_steps)
         kernel = (shape.depth * channels * taps * shape.passes * (shape.weights or entry["wgt"])
                   * shape.weight_bits // 8) + channels * shape.scales * entry["res"]
     else:

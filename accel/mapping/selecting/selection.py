@@ -73,6 +73,23 @@ def covered(machine: Machine, value: Expr, scope: str, total: str = "", lanes: b
     return steps
 
 
+def at_once(machine: Machine, value: Expr) -> CoverStep | None:
+    """The instruction that by itself computes an expression of leaves in acc, res and par, and
+    writes it; None where the machine has none."""
+    for one in machine.of_unit("vector"):
+        reads = [operand.scopes for operand in one.operands]
+        if not (any(CONSTANTS in scopes for scopes in reads) and sum(
+                COMPUTED in scopes or INPUTS in scopes for scopes in reads) > 1):
+            continue
+        try:
+            step, *others = cover(value, (one,), RESULTS, step_cost)
+        except Uncovered:
+            continue
+        if not others:
+            return step
+    return None
+
+
 def note_of(machine: Machine, graph: Graph, node: Node, selection: Selection) -> str:
     """Which instructions of the user's own compute the node, and what would without them; empty
     where none of them does.

@@ -20,13 +20,30 @@ Not said by ours:
 - weights or activations of 16 bits at half or a quarter of the speed
 """
 
+import lockstep
 from accel.machine.config import WEIGHT_STATIONARY, AccelConfig
 from accel.machine.dram import Dram
-from accel.machine.machine import Machine
+from accel.machine.intrinsics import SHIPPED
 from accel.machine.timing import CoreTiming
+from compiler import te
+from compiler.ops.integers.arithmetic import add_scaled, requantize
 
-machine = Machine(AccelConfig(
+RECORD = te.record("requantized_sums", bias_of="int32", factor="uint16", down="uint8", zero="int8")
+"""Numbers of a channel; `zero` is the zero point of what is added."""
+
+
+def _requantize_add(a, b, bias_of, factor, down, zero, ma, mb, imm, s, zp, lo, hi):
+    """int8 of sums, then its sum with a residual: what requantize and add_scaled compute."""
+    product = requantize(a, bias_of, factor, down, zero, -128, 127)
+    return add_scaled(product, b, ma, mb, imm, s, zp, lo, hi).astype(a.dtype)
+
+
+requantize_add = lockstep.vector_op("requantize_add", _requantize_add, record=RECORD, a=("acc",),
+                                    b=("res",))
+
+machine = lockstep.Machine(AccelConfig(
     name="array-128", batch=1, block_in=128, block_out=128, dataflow=WEIGHT_STATIONARY,
     inp_bytes=256 << 10, wgt_bytes=1 << 20, res_bytes=128 << 10, par_bytes=64 << 10,
     acc_bytes=2 << 20, out_bytes=128 << 10, shared_bytes=4 << 20, bus_bytes=128, clock_mhz=700,
-    memory=Dram(outstanding=256), timing=CoreTiming(bursts=256)))
+    memory=Dram(outstanding=256), timing=CoreTiming(bursts=256)),
+    (*SHIPPED, requantize_add))
