@@ -25,6 +25,7 @@ from accel.mapping.memory.misfits import idle_copy, misfit, other_type
 from accel.mapping.memory.nodes import is_view
 from accel.mapping.memory.weights import multipliers_of, products_of
 from accel.mapping.operators.blocked import Blocks, Product
+from accel.mapping.operators.windows import sharings
 from accel.mapping.schedules import Tiles, cost_of, fits, schedule, shape_of, tiles_of
 from accel.mapping.selecting.row_selection import is_row_function
 from accel.mapping.selecting.selection import is_elementwise
@@ -203,8 +204,25 @@ def _product(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: B
         return grouped
     if node.op not in PRODUCT:
         built = LAYERS[node.op](node, graph, known, blocks)
-        return _in_parts(node, graph, known, machine, blocks, built) or built
+        return (_in_parts(node, graph, known, machine, blocks, built)
+                or _sharing(node, graph, known, machine, blocks, built))
     return product_with_residual(node, graph, known, machine, blocks, LAYERS[PRODUCT[node.op]])
+
+
+def _sharing(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: Blocks,
+             built: MappedLayer | tuple[MappedLayer, ...]
+             ) -> MappedLayer | tuple[MappedLayer, ...]:
+    """A convolution whose windows share entries, where that takes fewer cycles than the layers that
+    are built of it, as tiles are priced; else these."""
+    if node.op != "qconv2d" or are_planes(node) or node.attrs.get("group", 1) > 1:
+        return built
+    x, channels = known[node.inputs[0]], len(graph.constants[node.inputs[1]])
+    ways = [products.shared_windows(node, graph, x, blocks, pixels) for pixels in sharings(
+        x, channels, products.window_of(node, graph), machine.config.bus_bytes, blocks)]
+    ways = [way for way in ways if fits(machine.config, shape_of(way.operator))]
+    if not ways or not isinstance(built, MappedLayer):
+        return built
+    return min((built, *ways), key=lambda way: _cycles((way,), machine))
 
 
 def _in_parts(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: Blocks,

@@ -70,3 +70,49 @@ def test_residual_blocks(machine: Machine, channels: int, size: int, images: int
     assert layers(machine, graph).count("qadd+") == 2
     assert "qadd" not in layers(machine, graph)
     assert_right(machine, graph, net.samples())
+
+
+@pytest.mark.parametrize("why", ["others read it", "it is a result", "it has bounds", "one tensor"])
+def test_what_is_computed_apart(why: str) -> None:
+    """A product that others need, or that no instruction computes with the sum."""
+    net = Net(2)
+    x = net.input(1, 8, 6, 6)
+    y = net.conv(x, 8, (1, 1)) if why == "it has bounds" else conv(net, x, 8)
+    total = net.add(y, y if why == "one tensor" else x)
+    ends = [total, *[y] * (why == "it is a result")]
+    if why == "others read it":
+        ends = [net.conv(total, 4, (1, 1)), net.max_pool(y)]
+    graph = net.graph(*ends)
+    assert not [op for op in layers(SMALL, graph) if "+" in op]
+    assert_right(SMALL, graph, net.samples())
+
+
+def test_a_machine_without_the_instruction_makes_the_program_that_it_made() -> None:
+    graph = graph_of(block(8, 9))
+    assert layers(WITHOUT, graph).count("qadd") == 2
+
+
+def test_rows_of_a_dense_layer() -> None:
+    net = Net(4)
+    x = net.input(5, 24)
+    y = unbounded(net, net.dense(net.rescale(x), 24))
+    graph = net.graph(net.add(x, y))
+    assert "qadd+" in layers(SMALL, graph)
+    assert_right(SMALL, graph, net.samples())
+
+
+def test_the_larger_of_two_products_is_joined() -> None:
+    """Both are read by the sum alone: one stays a layer, and what it wrote is the residual."""
+    net = Net(6)
+    x = net.input(1, 16, 8, 8)
+    small, large = conv(net, x, 16), conv(net, x, 16, 3)
+    graph = net.graph(net.add(small, large))
+    assert layers(SMALL, graph) == ["qconv2d", "qadd+"]
+    assert_right(SMALL, graph, net.samples())
+
+
+@pytest.mark.slow
+def test_in_rtl() -> None:
+    net = block(20, 6)
+    graph = graph_of(net)
+    assert_simulators_agree(SMALL, assert_right(SMALL, graph, net.samples()), net.samples())
