@@ -1,4 +1,4 @@
-"""Products that are computed with the elementwise operator that alone reads them, where one declared
+"""Products that are computed with the elementwise operator that alone reads them, where a declared
 instruction computes both from the sums, and that takes fewer cycles than one after the other.
 """
 

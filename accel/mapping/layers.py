@@ -26,7 +26,9 @@ from accel.mapping.memory.nodes import is_view
 from accel.mapping.memory.weights import multipliers_of, products_of
 from accel.mapping.operators.blocked import Blocks, Product
 from accel.mapping.operators.windows import sharings
-from accel.mapping.schedules import Tiles, cost_of, fits, schedule, shape_of, tiles_of
+from accel.mapping.plans.choices import Choices
+from accel.mapping.schedules import (Tiles, cost_of, cost_together, fits, schedule, shape_of,
+                                     tiles_of)
 from accel.mapping.selecting.row_selection import is_row_function
 from accel.mapping.selecting.selection import is_elementwise
 from accel.mapping.selecting.sums import require_sums, weight_of
@@ -126,7 +128,7 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
     if layers is None:
         layers = joined(node, graph, known, machine, lambda one: _layers(
             one, graph, known, machine), lambda pair: _joined(pair, graph, known, machine),
-            lambda some: _cycles(some, machine))
+            lambda some: _in_turn(some, machine))
     if layers is None:
         layers = _layers(node, graph, known, machine)
     part = known.of(node).part
@@ -360,6 +362,16 @@ def _cycles(layers: Sequence[MappedLayer], machine: Machine) -> int:
     return sum(cost_of(machine.config, shape_of(layer.operator),
                        *tiles_of(machine, layer.operator, THREADS, only=False)).cycles
                for layer in layers)
+
+
+def _in_turn(layers: Sequence[MappedLayer], machine: Machine) -> int:
+    """The cycles of layers that follow each other, two at the same time where that takes fewer."""
+    cycles = 0
+    for group in Choices(machine, THREADS).groups(layers, whole=False):
+        shapes, tiles = zip(*((shape_of(part.layer.operator), part.tiles) for part in group))
+        cycles += group[0].cost.cycles if len(group) == 1 else cost_together(
+            machine.config, shapes, tiles, THREADS).cycles
+    return int(cycles)
 
 
 def _reduced(layer: MappedLayer, machine: Machine) -> MappedLayer:

@@ -21,7 +21,7 @@ from compiler.graph.graph import Graph, Node
 from compiler.ops.integers.arithmetic import requantize
 from compiler.ops.records.planes import are_planes
 from compiler.te import Expr, rewrite
-from compiler.tensorize.cover import COMPUTED, CONSTANTS, CoverStep, leaf, name_of
+from compiler.tensorize.cover import COMPUTED, CONSTANTS, CoverStep, leaf
 
 PRODUCTS = ("qconv2d", "qdense")
 """Products that may be joined; the first four of `RECORD` are their parameters."""

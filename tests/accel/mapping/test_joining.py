@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-import lockstep
 from accel.machine.config import preset
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.machine import Machine
@@ -20,16 +19,16 @@ NARROW = Machine(replace(SMALL.config, name="narrow", res_bytes=64, out_bytes=64
 WITHOUT = Machine(SMALL.config)
 
 
-def unbounded(net: Net, x: str, zero: int = 3) -> str:
-    """The result of the last node, with all numbers of int8."""
+def bounded(net: Net, x: str, zero: int = 3, low: int = -128) -> str:
+    """The result of the last node, with these bounds."""
     net.nodes[-1] = replace(net.nodes[-1], attrs={
-        **net.nodes[-1].attrs, "zp": zero, "lo": -128, "hi": 127})
+        **net.nodes[-1].attrs, "zp": zero, "lo": low, "hi": 127})
     return x
 
 
 def conv(net: Net, x: str, channels: int, kernel: int = 1, stride: int = 1, zero: int = 3) -> str:
     pad = kernel // 2
-    return unbounded(net, net.conv(x, channels, (kernel, kernel), (stride, stride), (pad,) * 4),
+    return bounded(net, net.conv(x, channels, (kernel, kernel), (stride, stride), (pad,) * 4),
                      zero)
 
 
@@ -77,7 +76,7 @@ def test_what_is_computed_apart(why: str) -> None:
     """A product that others need, or that no instruction computes with the sum."""
     net = Net(2)
     x = net.input(1, 8, 6, 6)
-    y = net.conv(x, 8, (1, 1)) if why == "it has bounds" else conv(net, x, 8)
+    y = bounded(net, conv(net, x, 8), low=-128 + 100 * (why == "it has bounds"))
     total = net.add(y, y if why == "one tensor" else x)
     ends = [total, *[y] * (why == "it is a result")]
     if why == "others read it":
@@ -95,7 +94,7 @@ def test_a_machine_without_the_instruction_makes_the_program_that_it_made() -> N
 def test_rows_of_a_dense_layer() -> None:
     net = Net(4)
     x = net.input(5, 24)
-    y = unbounded(net, net.dense(net.rescale(x), 24))
+    y = bounded(net, net.dense(net.rescale(x), 24))
     graph = net.graph(net.add(x, y))
     assert "qadd+" in layers(SMALL, graph)
     assert_right(SMALL, graph, net.samples())
