@@ -86,6 +86,16 @@ def test_what_is_computed_apart(why: str) -> None:
     assert_right(SMALL, graph, net.samples())
 
 
+def test_an_instruction_takes_a_tile_of_a_block_of_channels() -> None:
+    """Its record's address is moved by no loop, so channels are outside: pixels are inside."""
+    net = Net(3)
+    x = net.input(1, 32, 12, 12)
+    graph = net.graph(net.add(conv(net, x, 32), x))
+    program = AccelTarget(SMALL).compile(graph).program
+    code = SMALL.opcodes["requantize_add"]
+    assert 4 <= (program.words[:, 0] == code).sum() <= 48
+
+
 def test_a_machine_without_the_instruction_makes_the_program_that_it_made() -> None:
     graph = graph_of(block(8, 9))
     assert layers(WITHOUT, graph).count("qadd") == 2
