@@ -15,8 +15,7 @@ from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.forms import Forms
 from accel.mapping.operators.blocked import Blocks
 from accel.mapping.operators.residuals import with_residual
-from accel.mapping.selecting.selection import INPUTS, at_once, element_of
-from accel.mapping.selecting.selection import is_elementwise
+from accel.mapping.selecting.selection import INPUTS, at_once, element_of, is_elementwise
 from compiler.graph.graph import Graph, Node
 from compiler.ops.integers.arithmetic import requantize
 from compiler.ops.records.planes import are_planes

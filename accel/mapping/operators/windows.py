@@ -12,10 +12,10 @@ from itertools import product
 
 import numpy as np
 
+from accel.machine.config import element_bytes
 from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Quantization,
                                              Window, packed_blocks, packed_windows)
 from accel.mapping.operators.convolutions import ConvolutionForm, over_input
-from accel.machine.config import element_bytes
 
 MOST = 4
 """Pixels that share entries, along either axis."""
