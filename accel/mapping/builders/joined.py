@@ -93,6 +93,6 @@ def joined_layer(joined: Joined, graph: Graph, known: Forms, blocks: Blocks, bui
                for name, value in zip(names, joined.product.inputs[2:], strict=True)}
     note = f"with {joined.product.name}, {joined.product.op}, by {joined.step.intrinsic.name}"
     return replace(layer, node=joined.reader, operator=operator,
-                   inputs=layer.inputs | {"r": joined.residual}, note=note,
+                   inputs={**layer.inputs, "r": joined.residual}, note=note,
                    constants={"w": layer.constants["w"], **records_of(
                        (joined.step,), numbers, operator, blocks)})

@@ -37,7 +37,8 @@ def sharings(x: Activation, channels: int, window: Window, bus_bytes: int, block
             or rows < SLOWER * products):
         return
     sizes = window.outputs(x)
-    for pixels in product(range(1, MOST + 1), repeat=2):
+    counts = range(1, MOST + 1)
+    for pixels in product(counts, counts):
         divides = all(size % count == 0 for size, count in zip(sizes, pixels, strict=True))
         if pixels != (1, 1) and divides and entries == packed_blocks(
                 x, whole_window(window, pixels), blocks):
