@@ -54,8 +54,8 @@ LAYERS = {
               {"mapping", "hw", "sim", "estimates"}, {"answers"}),
     "accel.mapping": ({"lowering"}, {"selecting"}, {"operators"}, {"memory", "schedules"},
                       {"builders"}, {"plans"}, {"bounds", "positions"}, {"texts"},
-                      {"assembling", "compiled", "layers", "loads", "memory_map", "programs",
-                       "quantizing", "segment", "target"}),
+                      {"assembling", "compiled", "joining", "layers", "loads", "memory_map",
+                       "programs", "quantizing", "segment", "target"}),
 }
 APART = (
     {"compiler.frontend", "compiler.cpu_gpu_backends"},

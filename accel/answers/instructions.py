@@ -18,12 +18,14 @@ from accel.mapping.memory.borders import core
 from accel.mapping.memory.forms import Forms
 from accel.mapping.memory.layout import blocks_of
 from accel.mapping.memory.weights import multipliers_of
+from accel.mapping.selecting.selection import takes_sums_and_more
 from accel.mapping.spreading import twins
 from compiler.graph.graph import Graph
 from compiler.graph.notes import UNUSED, Note
 from compiler.tensorize import Intrinsic
 
 NOTHING = "no layer of the network runs on the accelerator"
+NO_SUM = "it computes no product together with an operator that alone reads it, in fewer cycles"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,8 @@ def _of_bodies(machine: Machine, name: str, body: InstructionForm, graph: Graph,
         return why_no_product(machine, name, segments, host)
     if body in multipliers_of(machine):
         return why_no_depthwise(machine, name, segments)
+    if takes_sums_and_more(body):
+        return NO_SUM
     reason = why_no_element(machine, name, graph)
     return reason if reason.startswith(SLOWER) else _unfilled(machine, name, body) or reason
 

@@ -150,7 +150,7 @@ class AccelConfig:
         least=0, is_power_of_two=True, rule="0, or from 1024 to 16 MiB")
     bus_bytes: int = limited(
         "width of the memory port", "bytes",
-        "shifters and masks of load and store, and ports of buffers", default=8, most=128,
+        "shifters and masks of load and store, and ports of buffers", default=8, most=512,
         is_power_of_two=True, why="the bits of an address are a beat, and a byte in it")
     channels: int = limited(
         "memory ports of that width, each to a memory of its own; addresses are in turn in each of "

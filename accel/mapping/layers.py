@@ -11,10 +11,12 @@ from accel.machine.machine import Machine
 from accel.mapping.builders import movement, pools, products, row_layers, vector_layers
 from accel.mapping.builders.channel_parts import channel_parts
 from accel.mapping.builders.grouped import product_of_groups
+from accel.mapping.builders.joined import Joined, joined_layer
 from accel.mapping.builders.layer import Builder, MappedLayer, leading_refusal
 from accel.mapping.builders.residuals import PRODUCT, product_with_residual
 from accel.mapping.builders.stream_layers import streamed
 from accel.mapping.builders.terms import terms
+from accel.mapping.joining import joined
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.memory.deciding import decided
 from accel.mapping.memory.forms import Forms, PartForm
@@ -23,7 +25,10 @@ from accel.mapping.memory.misfits import idle_copy, misfit, other_type
 from accel.mapping.memory.nodes import is_view
 from accel.mapping.memory.weights import multipliers_of, products_of
 from accel.mapping.operators.blocked import Blocks, Product
-from accel.mapping.schedules import Tiles, cost_of, fits, schedule, shape_of, tiles_of
+from accel.mapping.operators.windows import sharings
+from accel.mapping.plans.choices import Choices
+from accel.mapping.schedules import (Tiles, cost_of, cost_together, fits, schedule, shape_of,
+                                     tiles_of)
 from accel.mapping.selecting.row_selection import is_row_function
 from accel.mapping.selecting.selection import is_elementwise
 from accel.mapping.selecting.sums import require_sums, weight_of
@@ -121,6 +126,10 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
 
     layers = streamed(node, graph, known, machine, others)
     if layers is None:
+        layers = joined(node, graph, known, machine, lambda one: _layers(
+            one, graph, known, machine), lambda pair: _joined(pair, graph, known, machine),
+            lambda some: _in_turn(some, machine))
+    if layers is None:
         layers = _layers(node, graph, known, machine)
     part = known.of(node).part
     if part is None or known.moves_nothing(node):
@@ -155,6 +164,17 @@ def _layers(node: Node, graph: Graph, known: Forms, machine: Machine) -> tuple[M
     return tuple(_shared(_reduced(layer, machine), machine) for layer in layers)
 
 
+def _joined(pair: Joined, graph: Graph, known: Forms, machine: Machine) -> tuple[MappedLayer, ...]:
+    """The layer of a product and its reader, by the product of the machine that takes the fewest
+    cycles."""
+    build = LAYERS[pair.product.op]
+    ways = [_packed(_of_forms(machine, replace(blocks_of(machine.config), product=form),
+                              lambda blocks: joined_layer(pair, graph, known, blocks, build)),
+                    machine) for form in products_of(machine)]
+    return tuple(_shared(layer, machine) for layer in min(
+        ways, key=lambda layers: _cycles(layers, machine)))
+
+
 def _shared(layer: MappedLayer, machine: Machine) -> MappedLayer:
     """The layer with the number of units of vector that take its tiles in turn."""
     count = sharers(machine)
@@ -164,13 +184,19 @@ def _shared(layer: MappedLayer, machine: Machine) -> MappedLayer:
 
 def _in_form(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: Blocks
              ) -> tuple[MappedLayer, ...]:
-    """The layers of a product. Where windows that are packed, or all phases of a transposed
-    convolution at once, are more than buffers hold, windows are not packed, and fewer phases are
-    computed together.
+    """The layers of a product."""
+    return _of_forms(machine, blocks, lambda form: _product(node, graph, known, machine, form))
+
+
+def _of_forms(machine: Machine, blocks: Blocks,
+              build: Callable[[Blocks], MappedLayer | tuple[MappedLayer, ...]]
+              ) -> tuple[MappedLayer, ...]:
+    """The layers of a product as `build` makes them. Where windows that are packed, or all phases
+    of a transposed convolution at once, are more than buffers hold, windows are not packed, and
+    fewer phases are computed together.
     """
     forms = (blocks, *(replace(blocks, packs=False, phases=most) for most in (16, 8, 4, 2, 1)))
-    return _first_that_fits(machine, *(
-        lambda form=form: _product(node, graph, known, machine, form) for form in forms))
+    return _first_that_fits(machine, *(lambda form=form: build(form) for form in forms))
 
 
 def _product(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: Blocks
@@ -180,8 +206,25 @@ def _product(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: B
         return grouped
     if node.op not in PRODUCT:
         built = LAYERS[node.op](node, graph, known, blocks)
-        return _in_parts(node, graph, known, machine, blocks, built) or built
+        return (_in_parts(node, graph, known, machine, blocks, built)
+                or _sharing(node, graph, known, machine, blocks, built))
     return product_with_residual(node, graph, known, machine, blocks, LAYERS[PRODUCT[node.op]])
+
+
+def _sharing(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: Blocks,
+             built: MappedLayer | tuple[MappedLayer, ...]
+             ) -> MappedLayer | tuple[MappedLayer, ...]:
+    """A convolution whose windows share entries, where that takes fewer cycles than the layers that
+    are built of it, as tiles are priced; else these."""
+    if node.op != "qconv2d" or are_planes(node) or node.attrs.get("group", 1) > 1:
+        return built
+    x, channels = known[node.inputs[0]], len(graph.constants[node.inputs[1]])
+    ways = [products.shared_windows(node, graph, x, blocks, pixels) for pixels in sharings(
+        x, channels, products.window_of(node, graph), machine.config.bus_bytes, blocks)]
+    ways = [way for way in ways if fits(machine.config, shape_of(way.operator))]
+    if not ways or not isinstance(built, MappedLayer):
+        return built
+    return min((built, *ways), key=lambda way: _cycles((way,), machine))
 
 
 def _in_parts(node: Node, graph: Graph, known: Forms, machine: Machine, blocks: Blocks,
@@ -319,6 +362,16 @@ def _cycles(layers: Sequence[MappedLayer], machine: Machine) -> int:
     return sum(cost_of(machine.config, shape_of(layer.operator),
                        *tiles_of(machine, layer.operator, THREADS, only=False)).cycles
                for layer in layers)
+
+
+def _in_turn(layers: Sequence[MappedLayer], machine: Machine) -> int:
+    """The cycles of layers that follow each other, two at the same time where that takes fewer."""
+    cycles = 0
+    for group in Choices(machine, THREADS).groups(layers, whole=False):
+        shapes, tiles = zip(*((shape_of(part.layer.operator), part.tiles) for part in group))
+        cycles += group[0].cost.cycles if len(group) == 1 else cost_together(
+            machine.config, shapes, tiles, THREADS).cycles
+    return int(cycles)
 
 
 def _reduced(layer: MappedLayer, machine: Machine) -> MappedLayer:

@@ -56,6 +56,7 @@ struct DramTiming {
     uint32_t block_bytes;
 };
 
+constexpr uint32_t MOST_BUS_BYTES = 512;       // as in accel/machine/config.py
 constexpr uint64_t RATE_ONE = 1 << 16;
 constexpr uint64_t NEVER = ~uint64_t(0);
 
@@ -72,7 +73,7 @@ struct DramTaken {
     uint32_t addr, beats;           // of the request
     bool write;
     const uint8_t *data;            // of wdata: bus_bytes bytes
-    uint64_t mask[2];               // bit i: byte i is written
+    uint64_t mask[MOST_BUS_BYTES / 64];     // bit i: byte i is written
     uint32_t owner = 0;             // whom rows that the request opens are counted for
 };
 

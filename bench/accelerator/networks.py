@@ -43,7 +43,8 @@ programs are those of one channel, as no tiling depends on their number. Prints 
 writes the figures that docs/published.md has, which the command else compares.
 
 `array_128`: how near ResNet-50 comes to what padding leaves of an array of 128 x 128, in the
-machine of that name and with adder trees in its place. Prints for either
+machine of that name and with adder trees in its place, on its bus and, with --buses, on others.
+Prints for either, and for another bus as ``DATAFLOW_BUS_cycles``
 
 ``DATAFLOW_cycles``, ``DATAFLOW_products``  the second are those of its products, padding included
 ``DATAFLOW_of_bound``    the second by the first, %
@@ -59,6 +60,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from statistics import geometric_mean
 from tempfile import TemporaryDirectory
@@ -110,6 +112,8 @@ BENCH.option("--rtl", action="store_true", help="of machines, the Verilated core
 BENCH.option("--kib", type=int, default=256, metavar="N", help="of shared, the scratchpad")
 BENCH.option("--rate", type=float, nargs="+", default=[8.0, 4.0, 2.0], metavar="R",
              help="of channels, bytes a cycle of each (8 4 2)")
+BENCH.option("--buses", type=int, nargs="+", default=[], metavar="B",
+             help="of array_128, bytes of the bus (the machine's)")
 BENCH.option("--keep", action="store_true", help="of published, what the page has")
 
 
@@ -343,15 +347,16 @@ def published(sheet: Sheet) -> None:
 def array_128(sheet: Sheet) -> None:
     own = load_machine(others.file_of("array_128"))
     graph = accelerated("resnet50", AccelTarget(own))
-    for dataflow in (WEIGHT_STATIONARY, ADDER_TREE):
-        machine = Machine(replace(own.config, dataflow=dataflow), own.declarations)
+    for bus, dataflow in product(sheet.buses or [own.config.bus_bytes],
+                                 (WEIGHT_STATIONARY, ADDER_TREE)):
+        machine = Machine(replace(own.config, dataflow=dataflow, bus_bytes=bus), own.declarations)
+        name = dataflow if bus == own.config.bus_bytes else f"{dataflow}_{bus}"
         every = roofs(machine, AccelTarget(machine).compile(graph))
         cycles, products, behind = (sum(roof.row.cycles for roof in every),
                                     sum(roof.products for roof in every), every[1:])
-        sheet.figure(f"{dataflow}_cycles", cycles)
-        sheet.figure(f"{dataflow}_products", products)
-        sheet.figure(f"{dataflow}_of_bound", 100 * products / cycles, ".1f")
-        sheet.figure(f"{dataflow}_behind_stem", 100 * sum(roof.products for roof in behind)
+        sheet.figure(f"{name}_cycles", cycles)
+        sheet.figure(f"{name}_products", products)
+        sheet.figure(f"{name}_of_bound", 100 * products / cycles, ".1f")
+        sheet.figure(f"{name}_behind_stem", 100 * sum(roof.products for roof in behind)
                      / sum(roof.row.cycles for roof in behind), ".1f")
-        sheet.figure(f"{dataflow}_of_roof", 100 * sum(roof.cycles for roof in every) / cycles,
-                     ".1f")
+        sheet.figure(f"{name}_of_roof", 100 * sum(roof.cycles for roof in every) / cycles, ".1f")

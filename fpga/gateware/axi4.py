@@ -14,15 +14,21 @@ from amaranth.lib.wiring import In, Out, Signature
 from amaranth.utils import exact_log2
 
 from accel.hw.interface import memory_port
-from accel.machine.config import AccelConfig
+from accel.machine.config import AccelConfig, ConfigError
 
+MOST_BYTES = 128        # of a beat
 PAGE_BITS = 12          # of an address within 4 KiB
 INCR = 1
 BUFFERABLE_MODIFIABLE = 0b0011      # normal memory, uncached: the interconnect may merge bursts
 
 
 def axi4_port(bus_bytes: int) -> Signature:
-    """The five channels as a master sees them, under the names of the specification."""
+    """The five channels as a master sees them, under the names of the specification. Refuses a bus
+    that is wider than its beats may be (ConfigError)."""
+    if bus_bytes > MOST_BYTES:
+        raise ConfigError(f"bus_bytes must be at most {MOST_BYTES} behind AXI4, whose beats have "
+                          f"no more, not {bus_bytes}")
+
     def address(c: str) -> dict:
         return {f"a{c}id": Out(1), f"a{c}addr": Out(32), f"a{c}len": Out(8), f"a{c}size": Out(3),
                 f"a{c}burst": Out(2), f"a{c}cache": Out(4), f"a{c}prot": Out(3),

@@ -319,9 +319,17 @@ class Stepper(wiring.Component):
         return m
 
 
-def rotate(beat: Value, count: Value) -> Value:
+PLAIN_LEVELS = 7
+"""Levels of a rotation without signals between them: each mentions the one before three times, and
+Amaranth writes each mention anew."""
+
+
+def rotate(m: Module, beat: Value, count: Value) -> Value:
     """The beat, rotated upwards by `count` bytes."""
     for level, bit in enumerate(count):
+        if len(count) > PLAIN_LEVELS:
+            before, beat = beat, Signal(len(beat), name=f"rotated_{level}")
+            m.d.comb += beat.eq(before)
         beat = Mux(bit, beat.rotate_left(8 << level), beat)
     return beat
 

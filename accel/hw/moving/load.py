@@ -173,7 +173,7 @@ class Load(wiring.Component):
         completed, failed = (delayed(m, value, extra, name) for value, name in
                              ((completed, "completed"), (failed, "failed")))
         done, rotated = (delayed(m, value, extra, name, reset_less=True) for value, name in
-                         ((done, "done"), (rotate(beat, done.rotate), "rotated")))
+                         ((done, "done"), (rotate(m, beat, done.rotate), "rotated")))
         valid, chunk, writing = held[-1], Signal(width, reset_less=True), Signal()
         address = Signal.like(done.chunk, reset_less=True)
         m.d.sync += [chunk.eq(rotated), address.eq(done.chunk),

@@ -170,6 +170,6 @@ class Store(wiring.Component):
             writer.beat.valid.eq(done_valid & done.write),
             writer.beat.addr.eq(done.chunk), writer.beat.end.eq(done.end),
             writer.beat.last.eq(done.end & done.tag.last),
-            writer.beat.wdata.data.eq(rotate(beat, done.rotate)),
+            writer.beat.wdata.data.eq(rotate(m, beat, done.rotate)),
             writer.beat.wdata.mask.eq(done.mask),
         ]

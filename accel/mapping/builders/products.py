@@ -16,7 +16,7 @@ from accel.mapping.memory.grouping import Grouped, grouped
 from accel.mapping.memory.layout import pack_params, pack_weights, pack_windows
 from accel.mapping.memory.views import View
 from accel.mapping.memory.weights import in_entries
-from accel.mapping.operators import blocked, convolutions, products
+from accel.mapping.operators import blocked, convolutions, products, windows
 from accel.mapping.operators.blocked import Activation, BlockedOperator, Blocks, Window
 from accel.mapping.operators.convolutions import ConvolutionForm
 from accel.mapping.operators.products import Planes
@@ -31,8 +31,7 @@ from compiler.tensorize import Intrinsic
 def convolution(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     """Maps a convolution, of groups too."""
     x, weights = known[node.inputs[0]], graph.constants[node.inputs[1]]
-    window = Window(weights.shape[2:], node.attrs["strides"], node.attrs["pads"],
-                    node.attrs.get("dilations", (1, 1)))
+    window = window_of(node, graph)
     whole = grouped(weights, node.attrs.get("group", 1), blocks, are_planes(node))
     pad_value, channels = node.attrs["pad_value"], len(weights)
     if whole.groups == 1:
@@ -140,14 +139,21 @@ def _bias_of_phase(node: Node, weights: np.ndarray, bias: np.ndarray,
 def _pitches(node: Node, operator: BlockedOperator, result: Activation, down: Phases,
              across: Phases, blocks: Blocks) -> dict[str, Any]:
     """Offset and pitches of the phases' pixels among those of the result."""
-    (sh, sw), (*_, batch, channels) = node.attrs["strides"], result.stored_shape(blocks)
+    *_, batch, channels = result.stored_shape(blocks)
+    return {"offset": (down.first * result.w + across.first) * batch * channels,
+            "pitches": _of_phases(operator, result, node.attrs["strides"], blocks)}
+
+
+def _of_phases(operator: BlockedOperator, result: Activation, pixels: tuple[int, int],
+               blocks: Blocks) -> tuple[int, ...]:
+    """Pitches of a result of which positions are so many rows and columns of pixels apart."""
+    (down, across), (*_, batch, channels) = pixels, result.stored_shape(blocks)
     column = batch * channels
     row = result.w * column
     block = operator.output.shape[-2] * blocks.block_out
-    apart = {"n": result.h * row, "y": sh * row, "p": row, "x": sw * column, "q": column,
+    apart = {"n": result.h * row, "y": down * row, "p": row, "x": across * column, "q": column,
              "b": channels, "g": block, "c": blocks.block_out, "o": 1}
-    return {"offset": down.first * row + across.first * column,
-            "pitches": tuple(apart[axis] for axis in operator.axes["output"])}
+    return tuple(apart[axis] for axis in operator.axes["output"])
 
 
 def dense(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
@@ -159,6 +165,32 @@ def dense(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer
     weights = matrix.reshape(len(matrix), x.c, x.h, x.w)
     layer = _products(node, graph, in_line(x, blocks), weights, Window((x.h, x.w)), 0, blocks)
     return _placed(replace(layer, macs=x.n * weights.size), known, blocks)
+
+
+def shared_windows(node: Node, graph: Graph, x: Activation, blocks: Blocks, pixels: windows.Pixels
+                   ) -> MappedLayer:
+    """Maps a convolution of few channels in which windows of so many pixels share entries."""
+    weights, window = graph.constants[node.inputs[1]], window_of(node, graph)
+    packed = np.stack([pack_windows(each, blocks)
+                       for each in windows.spread_weights(weights, window, pixels)])
+    packed, blocks = in_entries(packed, blocks)
+    operator = windows.shared_windows(
+        stage_of(node), x, len(weights), window, node.attrs["pad_value"], quantization_of(node),
+        blocks, pixels)
+    records = _records(node, graph, blocks, _bias(node, graph))
+    stacked = {role: np.broadcast_to(one, (len(packed), *one.shape))
+               for role, one in records.items()}
+    result = Activation(x.n, len(weights), *window.outputs(x))
+    return MappedLayer(node, operator, {"x": node.inputs[0]}, {"w": packed, **stacked},
+                       x.n * result.h * result.w * weights.size,
+                       note=f"{pixels[0]} x {pixels[1]} windows share entries",
+                       pitches=_of_phases(operator, result, pixels, blocks))
+
+
+def window_of(node: Node, graph: Graph) -> Window:
+    """The window of a convolution."""
+    return Window(graph.constants[node.inputs[1]].shape[2:], node.attrs["strides"],
+                  node.attrs["pads"], node.attrs.get("dilations", (1, 1)))
 
 
 def _products(node: Node, graph: Graph, x: Activation, weights: np.ndarray, window: Window,
@@ -179,8 +211,7 @@ def depthwise(node: Node, graph: Graph, known: Forms, blocks: Blocks,
     """Maps a depthwise convolution to an instruction of vector."""
     x, (weights, bias) = known[node.inputs[0]], (graph.constants[value]
                                                  for value in node.inputs[1:3])
-    window = Window(weights.shape[2:], node.attrs["strides"], node.attrs["pads"],
-                    node.attrs.get("dilations", (1, 1)))
+    window = window_of(node, graph)
     operator = blocked.depthwise(stage_of(node), x, window, node.attrs["pad_value"],
                                  quantization_of(node), blocks, body)
     channels = len(weights)

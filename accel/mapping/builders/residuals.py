@@ -1,6 +1,9 @@
 """Builders of products whose sums meet a residual."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from accel.machine.machine import Machine
 from accel.mapping.builders.layer import Builder, MappedLayer, in_line, quantization_of
@@ -15,7 +18,7 @@ from compiler.graph.graph import Graph, Node
 from compiler.ops.sums.residuals import WITH_RESIDUAL, met
 from compiler.ops.integers.arithmetic import requantize
 from compiler.te import Expr
-from compiler.tensorize.cover import COMPUTED, CONSTANTS, leaf
+from compiler.tensorize.cover import COMPUTED, CONSTANTS, CoverStep, leaf
 
 PRODUCT = {with_: product for product, with_ in WITH_RESIDUAL.items()}
 """The product in each operator that adds a residual to its sums."""
@@ -33,16 +36,22 @@ def product_with_residual(node: Node, graph: Graph, known: Forms, machine: Machi
     layer = build(product, graph, known, blocks)
     assert isinstance(layer, MappedLayer)
     steps = covered(machine, _element(node, blocks), RESULTS)
-    r = _as_result(known[residual], layer.operator, blocks)
+    r = as_result(known[residual], layer.operator, blocks)
     operator = with_residual(layer.operator, r, steps, blocks)
     numbers = {name: graph.constants[value]
                for name, value in zip(RECORD, parameters[1:], strict=True)}
-    channels = len(numbers["bias"])
-    records = {role: pack_records(record_read(step), numbers_of(step, numbers), channels, blocks
-                                  ).reshape(operator[role].shape)
-               for step, role in parameters_of(steps).items()}
     return replace(layer, node=node, operator=operator, inputs={"x": x, "r": residual},
-                   constants={"w": layer.constants["w"], **records})
+                   constants={"w": layer.constants["w"],
+                              **records_of(steps, numbers, operator, blocks)})
+
+
+def records_of(steps: Sequence[CoverStep], numbers: Mapping[str, np.ndarray],
+               operator: BlockedOperator, blocks: Blocks) -> dict[str, np.ndarray]:
+    """The records of steps that read some, by role, of the numbers of channels."""
+    channels = len(numbers["bias"])
+    return {role: pack_records(record_read(step), numbers_of(step, numbers), channels, blocks
+                               ).reshape(operator[role].shape)
+            for step, role in parameters_of(steps).items()}
 
 
 def _element(node: Node, blocks: Blocks) -> Expr:
@@ -54,7 +63,7 @@ def _element(node: Node, blocks: Blocks) -> Expr:
     return requantize(total, bias, mult, shift, q.zp, q.lo, q.hi).astype(blocks.element)
 
 
-def _as_result(r: Activation, product: BlockedOperator, blocks: Blocks) -> Activation:
+def as_result(r: Activation, product: BlockedOperator, blocks: Blocks) -> Activation:
     """The residual with the images, rows and columns that the result has."""
     size = product.extents("acc")
     for form in (r, in_line(r, blocks)):

@@ -379,6 +379,17 @@ def packed_convolution(name: str, x: Activation, channels: int, window: Window, 
     pixel of the stage ``input``. Stages are those of a 1x1 `convolution`; ``w`` [co][1][1][block of
     the window][block_out][block_in].
     """
+    source, packed = packed_windows(name, x, window, pad_value, blocks)
+    single = Window((1, 1))
+    acc, w, reduced = _products(name, packed, window.outputs(x), channels, single, blocks)
+    stages = {"x": source, "w": w, "input": packed, "acc": acc}
+    return replace(finished(name, stages, single, acc, q, blocks), reduced=reduced,
+                   row=window.kernel[1] * x.c, step=window.strides[1] * x.c, **blocks.own())
+
+
+def packed_windows(name: str, x: Activation, window: Window, pad_value: int, blocks: Blocks
+                   ) -> tuple[Tensor, Tensor]:
+    """The stored tensor, and its windows as a `packed_convolution` reads them."""
     (height, width), (oh, ow) = window.kernel, window.outputs(x)
     (sh, sw), (top, left) = window.strides, window.pads[:2]
     size, count = blocks.block_in, packed_blocks(x, window, blocks)
@@ -394,13 +405,7 @@ def packed_convolution(name: str, x: Activation, channels: int, window: Window, 
         read = source[n, line, byte]
         return te.select(te.all_of(*conditions), read, pad_value) if conditions else read
 
-    packed = te.compute((x.n, oh, ow, count, 1, size), element, f"{name}_input")
-    single = Window((1, 1))
-    acc, w, reduced = _products(name, packed, (oh, ow), channels, single, blocks)
-    stages = {"x": source, "w": w, "input": packed, "acc": acc}
-    return replace(finished(name, stages, single, acc, q, blocks), reduced=reduced, row=row,
-                   step=sw * x.c,
-                   **blocks.own())
+    return source, te.compute((x.n, oh, ow, count, 1, size), element, f"{name}_input")
 
 
 def depthwise(name: str, x: Activation, window: Window, pad_value: int, q: Quantization,

@@ -45,12 +45,19 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     [p][q][g][c][block_out], ``input`` (padded, blocked), ``acc``, ``quantized``, ``output``;
     leading axes of extent 1 are absent, and so is ci where the form is diagonal.
     """
+    source, padded = windowed(name, x, window, pad_value, blocks, blocks.block_in,
+                              form.leading().get("g", 1))
+    return over_input(name, source, padded, window.outputs(x), channels, window, q, blocks, form)
+
+
+def over_input(name: str, source: Tensor, padded: Tensor, outputs: tuple[int, int], channels: int,
+               window: Window, q: Quantization, blocks: Blocks, form: ConvolutionForm
+               ) -> BlockedOperator:
+    """A `convolution` of an input in blocks, with so many rows and columns of positions."""
     first = form.leading()
-    groups = first.get("g", 1)
-    ci = x.channel_blocks(blocks, blocks.block_in) // groups
-    co = blocks.padded(channels) // blocks.block_out // groups
-    source, padded = windowed(name, x, window, pad_value, blocks, blocks.block_in, groups)
-    sizes = first | dict(zip("yx", window.outputs(x), strict=True)) | {
+    ci, co = padded.shape[-3], (blocks.padded(channels) // blocks.block_out
+                                // first.get("g", 1))
+    sizes = first | dict(zip("yx", outputs, strict=True)) | {
         "n": padded.shape[0], "c": co, "b": blocks.batch, "o": blocks.block_out}
     depth = () if form.diagonal else (ci,)
     w = te.placeholder((*first.values(), co, *window.kernel, *depth, *blocks.entry),

@@ -58,15 +58,15 @@ class _Lane:
 
     def value(self, at: At) -> Expr:
         def read(operand: Operand, expr: Expr, scope: str) -> Expr:
-            if isinstance(expr, Const):
-                return expr
-            if scope == COMPUTED:
-                return self.computed.get(expr, self.acc)[tuple(at.values())]
             if scope == CONSTANTS:
                 assert self.params is not None
                 group = [at["g"]] if len(self.params.shape) > 2 else []
                 stored = operand.stored_as(scope).partition(".")[2]
                 return Field(self.params[(*group, at["c"], at["o"])], stored).astype(operand.dtype)
+            if isinstance(expr, Const):
+                return expr
+            if scope == COMPUTED:
+                return self.computed.get(expr, self.acc)[tuple(at.values())]
             block = at["g"] * self.sizes["c"] + at["c"] if "g" in at else at["c"]
             return Cast(self.residual[at["n"], at["y"], at["x"], block, at["b"], at["o"]],
                         operand.dtype)

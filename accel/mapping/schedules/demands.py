@@ -66,7 +66,8 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
         written = pixels = _window(shape, tiles) * pixel * tiles.pieces
         if shape.row:
             written, pixels = _rows(config, shape, tiles, pixel)
-        lanes = lanes + outputs * (shape.accumulators - 1 + shape.residuals)
+        met_by_steps = shape.residuals if shape.accumulators > 1 else 0
+        lanes = lanes + outputs * (shape.accumulators - 1 + met_by_steps)
         kernel = (shape.depth * channels * taps * shape.passes * (shape.weights or entry["wgt"])
                   * shape.weight_bits // 8) + channels * shape.scales * entry["res"]
     else:
@@ -82,8 +83,12 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
     if shape.parameters:
         records = _records(shape, replace(tiles, pieces=1)) * entry["par"]
     beat = max(1, config.bus_bytes // shape.across) if shape.across else 1
+    runs = _runs(config, shape, tiles)
+    moved = (pixels, results * entry[written_to])
+    if not (shape.row or shape.across):
+        moved = (_whole_beats(config, *one) for one in zip(moved, runs, strict=True))
     pixels, stored = (_slowed(config, size * beat, run) / config.bus_bytes for size, run in zip(
-        (pixels, results * entry[written_to]), _runs(config, shape, tiles), strict=True))
+        moved, runs, strict=True))
     pixels = np.maximum(pixels, written / config.bus_bytes)     # load writes no faster
     kernel, records = kernel / config.bus_bytes, records / config.bus_bytes
     met = shape.residuals * (stored + ISSUE)                # loaded as the result is stored
@@ -164,6 +169,14 @@ def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[Number, Numb
     row = config.timing.burst_bytes if _overlaps(config, shape) else shape.row  # as good as one
     return (item * (row or together * loaded * size),
             item * written * tiles.channels * config.block_out)
+
+
+def _whole_beats(config: AccelConfig, size: Number, run: Number) -> Number:
+    """The bytes of all beats that `size` bytes in runs of `run` are in, where a beat is longer than
+    a burst of others: there a short run takes one alone."""
+    if config.bus_bytes <= config.timing.burst_bytes:
+        return size
+    return size * config.bus_bytes // np.minimum(run, config.bus_bytes)
 
 
 def _slowed(config: AccelConfig, size: Number, run: Number) -> Number:

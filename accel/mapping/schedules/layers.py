@@ -26,6 +26,7 @@ from functools import partial
 from math import prod
 
 from accel.machine.config import WEIGHT_STATIONARY, AccelConfig
+from accel.machine.intrinsics import operand_field
 from accel.machine.machine import Machine
 from accel.mapping.lowering import LoweringError
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
@@ -172,10 +173,21 @@ class LayerSteps:
         """Places results of a tile in out and acc."""
         self["quantized"].compute_at(self.tile_loop)
         self["quantized"].set_scope(self._scope("quantized", "out"))
+        self._order_records()
         for role in _readers_first(self.operator):
             if role not in self.operator.totals:
                 self[role].compute_at(self._result_loop(role))
                 self[role].set_scope("acc")
+
+    def _order_records(self) -> None:
+        """Puts blocks of channels outside where the instruction that makes results has its record
+        at an address that no loop moves."""
+        form = self.machine.forms.get(self.operator.by.get("quantized", ""), (None,))[0]
+        if isinstance(form, Intrinsic) and any(
+                operand_field(form, operand.name) == "c" and operand.scopes == ("par",)
+                for operand in form.operands):
+            axes = self.operator.axes["quantized"]
+            self["quantized"].reorder("c", *axes.replace("c", ""))
 
     def place_operands(self) -> None:
         """Places operands where they are used."""

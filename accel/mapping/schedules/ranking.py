@@ -135,7 +135,7 @@ def _pairs(config: AccelConfig, first: Shape, second: Shape, threads: int,
     if not (ones and twos):
         return []
     one, two = _many(ones), _many(twos)
-    limits = [_within(second, tiles) for tiles in ones]
+    limits = [_within(first, second, tiles) for tiles in ones]
     rows, columns, channels = (np.array(limit)[:, None] for limit in zip(*limits, strict=True))
     apart = ((one.rows < first.rows) | (one.columns < first.columns))[:, None]
     at, other = np.nonzero((two.rows == rows) & (two.columns <= columns) & np.where(
@@ -161,15 +161,15 @@ def fits(config: AccelConfig, shape: Shape) -> bool:
 
 def follows(shapes: tuple[Shape, Shape], first: Tiles, second: Tiles) -> bool:
     """True if tiles of a second layer are parts of those of the first, in the same order."""
-    rows, columns, channels = _within(shapes[1], first)
+    rows, columns, channels = _within(*shapes, first)
     return (second.rows == rows and second.columns <= columns and second.channels <= channels
             and second.by_rows == first.by_rows)
 
 
-def _within(second: Shape, tiles: Tiles) -> tuple[int, int, int]:
+def _within(first: Shape, second: Shape, tiles: Tiles) -> tuple[int, int, int]:
     """The rows, and the most columns and channels, of a tile of the second layer."""
-    rows, columns = (max(1, size // stride) for size, stride
-                     in zip((tiles.rows, tiles.columns), second.strides, strict=True))
+    rows, columns = (max(1, size * pixels // stride) for size, pixels, stride in zip(
+        (tiles.rows, tiles.columns), first.pixels, second.strides, strict=True))
     return (min(rows, second.rows), columns,
             second.channels if tiles.stationary == "input" else tiles.channels)
 

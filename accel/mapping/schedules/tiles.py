@@ -82,6 +82,7 @@ class Shape:
     repeats: bool = field(default=False, repr=False)    # a row of the input is one entry
     scales: int = field(default=0, repr=False)          # entries of factors of groups for a channel
     only: bool = field(default=False, repr=False)       # of its program: nothing hides its ends
+    pixels: tuple[int, int] = field(default=(1, 1), repr=False)     # of windows that share entries
 
 
 def shape_of(operator: BlockedOperator) -> Shape:
@@ -108,7 +109,9 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  prod(window.kernel) if "params_taps" in stages else 0, len(operator.numbers),
                  sum(bool(operator[role].reduce_axes) for role in operator.numbers),
                  operator.step, len(operator.residuals), tile.get("s", 0), operator.across,
-                 operator.sharers, scales=operator.scales, **_streamed(operator))
+                 operator.sharers, scales=operator.scales,
+                 pixels=(tile.get("p", 1), tile.get("q", 1)) if operator.row else (1, 1),
+                 **_streamed(operator))
 
 
 def _streamed(operator: BlockedOperator) -> dict[str, Any]:

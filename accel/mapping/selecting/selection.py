@@ -19,6 +19,7 @@ from compiler.graph.graph import Graph, Node
 from compiler.ops.records.operator import Kind, Numbers
 from compiler.ops.registry import expression, find
 from compiler.te import Cast, Const, Expr, Read, Tensor, children, rewrite, substitute, walk
+from compiler.tensorize import Intrinsic
 from compiler.tensorize.cover import (COMPUTED, CONSTANTS, CoverStep, Uncovered, cover, leaf,
                                       plain_text, table)
 
@@ -71,6 +72,30 @@ def covered(machine: Machine, value: Expr, scope: str, total: str = "", lanes: b
         reduced = reduced if total else ""
         raise LoweringError(f"no vector instruction computes {reduced}{steps}")
     return steps
+
+
+def takes_sums_and_more(intrinsic: Intrinsic) -> bool:
+    """True if an instruction reads sums, a record of channels, and a tensor beside them."""
+    reads = [operand.scopes for operand in intrinsic.operands]
+    tensors = [scopes for scopes in reads if COMPUTED in scopes or INPUTS in scopes]
+    return (len(tensors) > 1 and any(CONSTANTS in scopes for scopes in reads)
+            and any(COMPUTED in scopes for scopes in tensors)
+            and any(INPUTS in scopes for scopes in tensors))
+
+
+def at_once(machine: Machine, value: Expr) -> CoverStep | None:
+    """The instruction that by itself computes an expression of leaves in acc, res and par, and
+    writes it; None where the machine has none."""
+    for one in machine.of_unit("vector"):
+        if not takes_sums_and_more(one):
+            continue
+        try:
+            step, *others = cover(value, (one,), RESULTS, step_cost)
+        except Uncovered:
+            continue
+        if not others:
+            return step
+    return None
 
 
 def note_of(machine: Machine, graph: Graph, node: Node, selection: Selection) -> str:

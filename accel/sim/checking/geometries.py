@@ -37,7 +37,7 @@ def random_config(seed: int) -> AccelConfig:
         block_in, block_out = (random.choice([1, 2, 3, 4, 4, 7, 8, 12, 16]) for _ in range(2))
         if batch * block_in * block_out <= MOST_MACS:
             break
-    bus_bytes = random.choice([1, 2, 4, 8, 8, 16, 32, 64, 128])
+    bus_bytes = random.choice([1, 2, 4, 8, 8, 16, 32, 64, 128, 256, 512])
     extents = {"batch": batch, "block_in": block_in, "block_out": block_out}
     sizes: dict[str, Any] = {}
     weight_bits = (8,)

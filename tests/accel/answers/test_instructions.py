@@ -9,11 +9,12 @@ import pytest
 
 from accel.machine.intrinsics import SHIPPED, Declaration, vector_op
 from accel.machine.machine import Machine
-from accel.answers.instructions import InstructionAnswer, answers
+from accel.answers.instructions import NO_SUM, InstructionAnswer, answers
 from accel.mapping.target import AccelTarget
 from compiler import te
 from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Intrinsic, Operand
+from examples.machines.published.array_128 import requantize_add
 from tests.support.integer_graphs import Net
 from tests.support.machines import TINY, example
 from tests.support.softmax_graphs import softmax_graph
@@ -132,6 +133,16 @@ def test_a_record_that_no_pattern_fills() -> None:
     answer = told(machine_with(own), net, net.rescale(net.input(1, 4, 2, 2)))["sloped"]
     assert answer.reason == ("its record answers_slopes has fields of its own, slope and by, that "
                              "no pattern fills")
+
+
+def test_sums_that_no_operator_alone_reads() -> None:
+    machine, net = machine_with(requantize_add), Net(1)
+    x = net.input(1, 4, 3, 3)
+    assert told(machine, net, net.add(x, net.rescale(x)))["requantize_add"].reason == NO_SUM
+    made = net.conv(x, 4, (1, 1))
+    net.nodes[-1] = replace(net.nodes[-1], attrs={**net.nodes[-1].attrs, "lo": -128, "hi": 127})
+    answer = told(machine, net, net.add(made, x))["requantize_add"]
+    assert answer.executed > 0 and len(answer.layers) == 1
 
 
 def distance(net: Net, function: str) -> str:

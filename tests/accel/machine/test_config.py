@@ -64,7 +64,7 @@ def test_an_impossible_value_is_refused(field: str, value, rule: str) -> None:
     ("block_out", (257,), "from 1 to 256", TESTED),
     ("bus_bytes", (3, 6, 24), "a power of two", "the bits of an address are a beat, and a byte in "
                                                 "it"),
-    ("bus_bytes", (256,), "from 1 to 128", "the bits of an address are a beat, and a byte in it"),
+    ("bus_bytes", (1024,), "from 1 to 512", "the bits of an address are a beat, and a byte in it"),
     ("queue_depth", (9,), "a power of two", "places in a queue are counted modulo their number"),
     ("queue_depth", (128,), "from 1 to 64", "places in a queue are counted modulo their number"),
     ("channels", (3, 6), "a power of two", CHANNELS), ("channels", (16,), "from 1 to 8", CHANNELS),

@@ -62,7 +62,7 @@ def test_simulators_and_slice_agree(name: str) -> None:
     assert {form.reset for form in ran if form.unit == "gemm"} == {False, True}
 
 
-@pytest.mark.parametrize(("channels", "bus_bytes"), [(2, 64), (4, 2), (8, 128)])
+@pytest.mark.parametrize(("channels", "bus_bytes"), [(2, 64), (4, 2), (8, 128), (1, 256)])
 def test_they_agree_with_several_channels(channels: int, bus_bytes: int) -> None:
     """A beat is a burst where it has 64 bytes or more; memories have the stalls of their seeds."""
     own = machine(1, 4, 4, bus_bytes, (8,), "adder_tree", channels=channels)
