@@ -43,7 +43,7 @@ def joined(node: Node, graph: Graph, known: Forms, machine: Machine, apart: Apar
 
 @lru_cache(4)
 def _kept(known: Forms, machine: Machine) -> dict[str, tuple[Joined, Layers] | None]:
-    """What was found for the operators of a graph, by name."""
+    """Answers for the operators of a graph, by name."""
     return {}
 
 

@@ -18,7 +18,7 @@ Shape = tuple[int, ...]
 
 
 class DecoderNetwork(Protocol):
-    """What a network is written with; each method adds nodes and returns the value they make.
+    """Writes a network; each method adds nodes and returns the value they make.
     `shapes` are those of values, `outputs` those besides the logits, `alike` names values of the
     same range."""
 

@@ -1,4 +1,4 @@
-"""What a file or folder of weights gives, whatever its format."""
+"""Files and folders of weights, alike whatever their format."""
 
 import mmap
 from collections.abc import Mapping
@@ -38,11 +38,11 @@ class WeightSource(Protocol):
         ...
 
     def titled(self, key: str) -> str:
-        """What the file calls a key."""
+        """The file's name of a key."""
         ...
 
     def called(self, tensor: str) -> str:
-        """What the file calls a tensor, there or not."""
+        """The file's name of a tensor, there or not."""
         ...
 
     def read(self, tensor: str) -> np.ndarray:

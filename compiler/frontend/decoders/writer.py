@@ -117,7 +117,7 @@ def _gelu(net: StepWriter, name: str, x: str) -> str:
 
 
 def _begin(net: StepWriter, sizes: DecoderSizes) -> tuple[DecoderStart, str]:
-    """What layers share, and the embedded token. How many places there are is the extent of the
+    """Constants that layers share, and the embedded token. How many places there are is the extent of the
     first cache."""
     write = net.write
     for name in ("token", "position"):

@@ -154,7 +154,7 @@ def fits(steps: Array) -> bool:
 
 
 def _columns(node: Node, data: Array, weight: Array) -> Array:
-    """What each sum reads, [G, places, inputs * taps], in the order of `canonical`."""
+    """The numbers that each sum reads, [G, places, inputs * taps], in the order of `canonical`."""
     groups, _, *extents = canonical(node, weight).shape
     if node.op in MATRICES:
         rows = data.reshape(1, -1, extents[0])
