@@ -117,8 +117,8 @@ def _gelu(net: StepWriter, name: str, x: str) -> str:
 
 
 def _begin(net: StepWriter, sizes: DecoderSizes) -> tuple[DecoderStart, str]:
-    """Constants that layers share, and the embedded token. How many places there are is the extent of the
-    first cache."""
+    """Constants that layers share, and the embedded token; there are as many places as the first
+    cache has."""
     write = net.write
     for name in ("token", "position"):
         write.add_input(name, "int64", [1])
