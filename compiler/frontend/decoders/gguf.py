@@ -60,8 +60,9 @@ class GgufFile:
         found = self.tensors[tensor]
         kind = found.kind
         if kind.read is None:
-            raise ImportRefused(f"{self.path}: tensor {tensor} must be of {', '.join(READ[:-1])} or "
-                                f"{READ[-1]}, not {kind.name}; quantize the file to one of these")
+            taken = f"{', '.join(READ[:-1])} or {READ[-1]}"
+            raise ImportRefused(f"{self.path}: tensor {tensor} must be of {taken}, not "
+                                f"{kind.name}; quantize the file to one of these")
         if found.shape[-1] % kind.numbers:
             raise ImportRefused(f"{self.path}: rows of tensor {tensor} must be blocks of "
                                 f"{kind.numbers} numbers, as {kind.name} has them, not "
