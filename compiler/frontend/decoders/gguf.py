@@ -55,23 +55,24 @@ class GgufFile:
     def called(self, tensor: str) -> str:
         return tensor
 
-    def read(self, name: str) -> Array:
+    def read(self, tensor: str) -> Array:
         """A tensor as float32. Raises ImportRefused for a type that is not taken."""
-        tensor = self.tensors[name]
-        kind = tensor.kind
+        found = self.tensors[tensor]
+        kind = found.kind
         if kind.read is None:
-            raise ImportRefused(f"{self.path}: tensor {name} must be of {', '.join(READ[:-1])} or "
-                                f"{READ[-1]}, not {kind.name}; quantize the file to one of these")
-        if tensor.shape[-1] % kind.numbers:
-            raise ImportRefused(f"{self.path}: rows of tensor {name} must be blocks of "
+            taken = f"{', '.join(READ[:-1])} or {READ[-1]}"
+            raise ImportRefused(f"{self.path}: tensor {tensor} must be of {taken}, not "
+                                f"{kind.name}; quantize the file to one of these")
+        if found.shape[-1] % kind.numbers:
+            raise ImportRefused(f"{self.path}: rows of tensor {tensor} must be blocks of "
                                 f"{kind.numbers} numbers, as {kind.name} has them, not "
-                                f"{tensor.shape[-1]} numbers")
-        size = prod(tensor.shape) // kind.numbers * kind.bytes
-        if tensor.start + size > len(self.data):
-            raise ImportRefused(f"{self.path}: ends before the data of tensor {name}; it is cut "
+                                f"{found.shape[-1]} numbers")
+        size = prod(found.shape) // kind.numbers * kind.bytes
+        if found.start + size > len(self.data):
+            raise ImportRefused(f"{self.path}: ends before the data of tensor {tensor}; it is cut "
                                 "off, fetch it again")
-        blocks = np.frombuffer(self.data, np.uint8, size, tensor.start)
-        return kind.read(blocks.reshape(-1, kind.bytes)).reshape(tensor.shape)
+        blocks = np.frombuffer(self.data, np.uint8, size, found.start)
+        return kind.read(blocks.reshape(-1, kind.bytes)).reshape(found.shape)
 
 
 class _Reader:

@@ -33,8 +33,8 @@ from compiler.quantize.ranges.refusal import QuantizeRefused
 Array = np.ndarray
 NEAREST, FEEDBACK = ROUNDINGS = ("nearest", "feedback")
 TOGETHER = 128              # columns: what others take from them is one product
-DAMPING = 0.02              # of the mean of H's diagonal, added to it
-SWEEPS, TURNS = 10, 2       # over all columns, at most; how often scales are fitted anew
+DAMPING = 0.01              # of the mean of H's diagonal, added to it
+SWEEPS, TURNS = 10, 3       # over all columns, at most; how often scales are fitted anew
 
 
 def is_feedback(given: str, bits: Mapping[str, int], sparse: bool, activation_bits: int,
