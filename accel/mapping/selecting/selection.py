@@ -8,6 +8,7 @@ instruction by name.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import permutations
 
 import numpy as np
 
@@ -77,10 +78,8 @@ def covered(machine: Machine, value: Expr, scope: str, total: str = "", lanes: b
 def takes_sums_and_more(intrinsic: Intrinsic) -> bool:
     """True if an instruction reads sums, a record of channels, and a tensor beside them."""
     reads = [operand.scopes for operand in intrinsic.operands]
-    tensors = [scopes for scopes in reads if COMPUTED in scopes or INPUTS in scopes]
-    return (len(tensors) > 1 and any(CONSTANTS in scopes for scopes in reads)
-            and any(COMPUTED in scopes for scopes in tensors)
-            and any(INPUTS in scopes for scopes in tensors))
+    return any(COMPUTED in sums and INPUTS in tensor and CONSTANTS in record
+               for sums, tensor, record in permutations(reads, 3))
 
 
 def at_once(machine: Machine, value: Expr) -> CoverStep | None:
