@@ -28,7 +28,7 @@ def test_every_command_with_a_network_takes_names() -> None:
               if "resnet18@64" in (action.help or "")}
     found_later = {"explore", "intrinsic bench"}            # these have sizes of their own
     assert taking == found_later | {"run", "compile", "show", "inspect", "export", "quantize",
-                                    "tune", "fpga run"}
+                                    "tune", "train", "fpga run"}
     assert taking - found_later == {name for name, action in positions(cli.make_parser())
                                     if getattr(action.type, "__name__", "").endswith("model_file")}
 
