@@ -71,12 +71,10 @@ def test_blocks_are_the_numbers_of_the_text(kind, rng) -> None:
 
 @pytest.mark.parametrize("kind", [*BLOCKS, "BF16", "F16"])
 def test_blocks_are_those_of_the_wheel(kind, rng) -> None:
-    quants = pytest.importorskip("gguf.quants")
-    from gguf import GGMLQuantizationType
-
+    gguf, quants = pytest.importorskip("gguf"), pytest.importorskip("gguf.quants")
     drawn = (blocks(kind, 40, rng) if kind in BLOCKS
              else rng.standard_normal(80).astype(np.float16).view(np.uint8).reshape(-1, 2))
-    wanted = quants.dequantize(drawn.reshape(1, -1), GGMLQuantizationType[kind]).reshape(-1)
+    wanted = quants.dequantize(drawn.reshape(1, -1), gguf.GGMLQuantizationType[kind]).reshape(-1)
     np.testing.assert_array_equal(READS[kind](drawn).reshape(-1), wanted)
 
 
@@ -107,7 +105,8 @@ def test_places_are_what_is_asked_for(tmp_path, rng) -> None:
     assert graph.values["layer1.values.past"].shape == (2, 16, 6)
     feeds = {name: np.zeros(graph.values[name].shape, graph.values[name].dtype)
              for name in graph.inputs}
-    wanted = onnx.reference.ReferenceEvaluator(read_file(path).model).run(["logits"], feeds)[0]
+    reference = onnx.reference.ReferenceEvaluator(read_file(path).model)
+    wanted = list(reference.run(["logits"], feeds))[0]
     module = lockstep.compile(path, "cpu", shapes={"places": 6})
     np.testing.assert_allclose(module(feeds)["logits"], wanted, atol=1e-4)
 

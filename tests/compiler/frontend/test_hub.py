@@ -1,6 +1,7 @@
 """Decoders of folders with config.json and safetensors, compared with NumPy."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import ml_dtypes
@@ -25,7 +26,8 @@ DTYPES = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
 
 def stored(path: Path, tensors, dtype: str = "F32") -> None:
     """Writes a file of safetensors from the format's description."""
-    header, data = {"__metadata__": {"format": "pt"}}, b""
+    header: dict[str, Mapping[str, object]] = {"__metadata__": {"format": "pt"}}
+    data = b""
     for name, array in tensors.items():
         begin = len(data)
         data += np.ascontiguousarray(array, DTYPES.get(dtype, np.float32)).tobytes()
