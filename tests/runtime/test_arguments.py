@@ -50,7 +50,7 @@ def test_an_option_that_the_quantizer_does_not_take(name: str, nearest: str | No
     near = nearest or ("accumulator_bits, activation_bits, bias_correction, bind, budget, "
                        "calibration, equalize, example_inputs, keep_float, made_for, model, "
                        "observer, patterns, percentile, scale_bits, sparsity, watch, weight_bits, "
-                           "weight_groups")
+                       "weight_groups, weight_rounding")
     refused(lambda: lockstep.quantize(DIGITS, "samples.npz", **options), lockstep.ArgumentError,
             f"quantize has no option {name!r}; the nearest are {near}")
 
