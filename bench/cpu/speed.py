@@ -23,6 +23,10 @@ float32, of which the best counts too; that of bytes is four times as high, whic
 vectors reach at most (tile registers may exceed it). Prints ``body_NAME_DTYPE_share``, and
 ``body_DTYPE_least``.
 
+`training`: activations of a step of training of residual networks, 2 images of 32 x 32, by the
+plan without workspaces: ``train_depthN_plain_mb``, and ``train_depthN_least_mb`` where parts are
+computed twice.
+
 `intrinsics`: matrix products by tile instructions. Each kind of `tests.support.product_templates`
 that this processor has, of size 1024 x 1024 x 1024 by default, is checked first, then timed in
 turns with NumPy's BLAS on float32. The best processor time of all rounds counts. Prints
@@ -53,16 +57,23 @@ from bench.support.onnx_runtime import Peer
 from bench.support.timing import best_times
 from compiler import te
 from compiler.cpu_gpu_backends.cpu.arrays import aligned
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.llvm import MachineError, build, host
+from compiler.cpu_gpu_backends.memory import plan_groups
 from compiler.errors import RequestError
+from compiler.gradients.memory import LittleMemory
+from compiler.gradients.steps import training_step
+from compiler.graph import Graph, optimize
 from compiler.native import processor
 from compiler.quantize import quantize_ranges
 from compiler.schedule import Schedule
 from lockstep.testing import zoo
+from tests.support.residual_networks import residual
 from tests.support.product_templates import TEMPLATES, in_panels, product
 
 NAMES = tuple(name for name in zoo.NETWORKS if name != "resnet34")
 OF_ITS_OWN = ("keywords", "lstm")
+DEPTHS = tuple(f"depth{depth}" for depth in (50, 98, 200, 398, 998))
 SAMPLE_SECONDS = 2e-3
 PAUSE_SECONDS = 20e-3
 BODIES = tuple(name for name, (op, *numbers) in OPERATORS.items()
@@ -179,6 +190,26 @@ def intrinsics(sheet: Sheet) -> None:
                 if TEMPLATES[name].a == "float32" and name + suffix in best]
         if ours:
             sheet.figure(f"cpu_fp32{suffix}_ratio", best["blas"] / min(ours), ".3f")
+
+
+@BENCH.part(DEPTHS, extra=True)
+def training(sheet: Sheet) -> None:
+    target = CpuTarget()
+
+    def planned(graph: Graph) -> int:
+        lowered = target.lowered(optimize(graph))
+        groups = target.groups(lowered).groups
+        return plan_groups(lowered, groups, [None if one.is_view else () for one in groups]).size
+
+    for name in sheet.cases:
+        network = lockstep.trainable(residual(int(name.removeprefix("depth")), size=32), batch=2)
+        step = training_step(lockstep.cross_entropy(network.graph, "y"), "loss",
+                             network.parameters, lockstep.Sgd(), network.statistics)
+        ways = LittleMemory(step)
+        least = ways.within(ways.least)
+        assert least is not None
+        for kind, graph in (("plain", step.graph), ("least", least.graph)):
+            sheet.figure(f"train_{name}_{kind}_mb", planned(graph) / 1e6, ".2f")
 
 
 def _print(rows: Sequence[CpuRow], agrees: bool) -> None:

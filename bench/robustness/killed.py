@@ -121,18 +121,19 @@ def commands(sheet: Sheet) -> None:
 
 @BENCH.part(extra=True)
 def explorations(sheet: Sheet) -> None:
-    record, seconds = killed(exploring(), sheet.options.row or 10, sheet.seed)
-    for name, value in seconds.items():
-        sheet.figure(f"explore_{name}_seconds", value, ".4g")
-    _tell(sheet, record, "explore_")
+    _killed(sheet, exploring(), "explore_")
 
 
 @BENCH.part(extra=True)
 def trainings(sheet: Sheet) -> None:
-    record, seconds = killed(training(), sheet.options.row or 10, sheet.seed)
+    _killed(sheet, training(), "train_")
+
+
+def _killed(sheet: Sheet, jobs: dict[str, Job], prefix: str) -> None:
+    record, seconds = killed(jobs, sheet.options.row or 10, sheet.seed)
     for name, value in seconds.items():
-        sheet.figure(f"train_{name}_seconds", value, ".4g")
-    _tell(sheet, record, "train_")
+        sheet.figure(f"{prefix}{name}_seconds", value, ".4g")
+    _tell(sheet, record, prefix)
 
 
 def _tell(sheet: Sheet, record: "Record", prefix: str) -> None:

@@ -1,4 +1,4 @@
-"""LearningRates over the steps of a training, as parts of the optimizer's rate."""
+"""Rates of learning over the steps of a training, as parts of the optimizer's rate."""
 
 from dataclasses import dataclass
 from math import cos, pi

@@ -60,6 +60,9 @@ class Trainer:
         self._step, self.module = (
             (step, compiled(step.graph)) if memory is None
             else compiled_within(step, memory, compiled))
+        if "accel" in str(target) and not self.module.accelerated:
+            raise ArgumentError(f"target must be a processor or GPU, not {target!r}: no part of "
+                                "the step runs on the accelerator")
         self._values = dict(self._step.first)
         self.steps = 0
 

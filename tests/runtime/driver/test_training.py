@@ -156,6 +156,14 @@ def test_wrong_requests_are_refused() -> None:
         lockstep.Adam(rate=float("nan"))
 
 
+def test_an_accelerator_that_computes_nothing_of_a_step_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="^target must be a processor or GPU, not "
+                                            "'accel:tiny-1x4x4': no part of the step runs on the "
+                                            "accelerator$"):
+        lockstep.Trainer(lockstep.mean_squared_error(linear(), "y"), parameters="w",
+                         target="accel:tiny-1x4x4")
+
+
 def test_another_network_must_have_the_parameters(trainers: list[lockstep.Trainer]) -> None:
     with pytest.raises(lockstep.GradientRefused, match=re.escape(
             "other: 'w' must be a constant float32[3,2], not none")):
