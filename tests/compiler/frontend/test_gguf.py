@@ -106,7 +106,7 @@ def test_places_are_what_is_asked_for(tmp_path, rng) -> None:
     feeds = {name: np.zeros(graph.values[name].shape, graph.values[name].dtype)
              for name in graph.inputs}
     reference = onnx.reference.ReferenceEvaluator(read_file(path).model)
-    wanted = list(reference.run(["logits"], feeds))[0]
+    wanted = np.asarray(list(reference.run(["logits"], feeds))[0])
     module = lockstep.compile(path, "cpu", shapes={"places": 6})
     np.testing.assert_allclose(module(feeds)["logits"], wanted, atol=1e-4)
 
