@@ -75,9 +75,11 @@ def int8_before(function: Function, out: Stored) -> Between | None:
 
 
 def between(least: float, most: float, slope: float = 1.0, shift: float = 0.0) -> Between:
-    """The int8 that spans numbers from one at most zero to another."""
+    """The int8 that spans numbers from one at most zero to another; of zero alone, one of steps of
+    1.
+    """
     least, most = min(least + shift, 0.0) * slope, max(most + shift, 0.0)
-    scale = float(np.float32((most - least) / 255))
+    scale = float(np.float32((most - least) / 255)) or 1.0
     return Between(scale, int(np.clip(np.rint(-128 - least / scale), -128, 127)), slope, shift)
 
 

@@ -9,7 +9,7 @@ from accel.mapping.target import AccelTarget
 from compiler.frontend import convert
 from compiler.graph import evaluate, optimize, standard_passes
 from compiler.graph.division.partition import ACCEL, partition, subgraph
-from compiler.graph.functions.before import int8_before
+from compiler.graph.functions.before import between, int8_before
 from compiler.ops.records.integer_forms import Stored
 from runtime import compile as compile_model
 from runtime.driver.costs import Pricing
@@ -267,6 +267,13 @@ def test_bounds_alone_are_no_function(qdq, least: float) -> None:
         "Clip", y, one.constant(np.float32(least))), 0.0057, 110)
     ops = [node.op for node in optimize(convert(model), standard_passes(sums=True)).nodes]
     assert ops.count("qconv2d") == 1 and "qtable" not in ops
+
+
+def test_an_int8_of_zero_alone() -> None:
+    """Of numbers that are moved beyond zero nothing is left to span."""
+    for least, most, shift in ((0.0, 0.0, 0.0), (0.0, 1e-44, 0.0), (1.0, 2.0, -3.0)):
+        found = between(least, most, shift=shift)
+        assert found.scale > 0 and found.kept(np.zeros(3, np.float32)).shape == (3,)
 
 
 def test_a_product_of_one_channel_meets_no_rest(qdq) -> None:
