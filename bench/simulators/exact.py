@@ -11,7 +11,8 @@ then ``exact_runs`` and ``exact_differences``. Exit status 1 if there are any.
 least ``--cycles`` (short instructions: the most events in a cycle), or ResNet-50. Prints millions
 of cycles a second of processor time: of the cycle simulator with time alone, with values, and with
 values and a timeline; of the slice of the RTL, time alone; of the Verilated RTL; and multiples of
-the last. All must end with the same cycles.
+the last, which does ``verilated_kilocycles`` in the time in which CPython compiles part of its
+library (`bench.support.yardstick`). All must end with the same cycles.
 
 `edits` makes each of `bench.support.edits.EDITS` in a copy of the packages, with nothing else. A
 child process runs random programs there on the simulator that `cycle.simulate` chooses and on the
@@ -68,6 +69,7 @@ from accel.sim.checking.geometries import quick_simulators
 from bench.frame import Bench, Sheet
 from bench.support.edits import EDITS, edited_tree, judged
 from bench.support.sizes import SIZES, digits_equal, geometry, graphs_equal, is_large
+from bench.support.yardstick import yardstick
 from tests.support.networks import convolution_graph, resnet50_graph
 from compiler.frontend.onnx.importing import load as load_model
 from compiler.graph.passes.pipeline import optimize
@@ -294,6 +296,7 @@ def _speed(sheet: Sheet, machine: Machine, program: AccelProgram, prefix: str) -
     found = {name: timed(way) for name, way in ways.items()}
     rates = {name: run.cycles / seconds / 1e6 for name, (run, seconds) in found.items()}
     sheet.figure(f"{prefix}simulated_cycles", found["verilated"][0].cycles)
+    sheet.figure(f"{prefix}verilated_kilocycles", rates["verilated"] * 1e3 * yardstick(), ".1f")
     for name, rate in rates.items():
         sheet.figure(f"{prefix}{name}_rate", rate, ".2f")
     for name in ("cycle_timing", "cycle_values", "slice_timing"):
