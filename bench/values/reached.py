@@ -4,11 +4,12 @@ from collections.abc import Iterable
 
 from bench.values.draw import Trial
 from bench.values.ways import optimized
-from compiler.ops.packed import channel_blocks, last_convolutions, quantized_blocks, winograd
+from compiler.ops.packed import (channel_blocks, integer_winograd, last_convolutions,
+                                 quantized_blocks, winograd)
 from compiler.ops.registry import FAMILIES
 
 _LAYOUT = "a back end makes it of another operator, for the layout of its images or its weights"
-_LAYOUTS = (channel_blocks, last_convolutions, quantized_blocks, winograd)
+_LAYOUTS = (channel_blocks, integer_winograd, last_convolutions, quantized_blocks, winograd)
 
 NOT_MADE: dict[str, str] = {
     **{operator.name: _LAYOUT for family in _LAYOUTS for operator in family.OPERATORS},

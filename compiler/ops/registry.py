@@ -16,7 +16,8 @@ from compiler.ops.families import (activations, affine, convolutions, elementwis
                                    integer_maps, joins, movement, orders, piecewise, pooling,
                                    products, quantization, reductions, row_functions, scatters,
                                    small_types)
-from compiler.ops.packed import channel_blocks, last_convolutions, quantized_blocks, winograd
+from compiler.ops.packed import (channel_blocks, integer_winograd, last_convolutions,
+                                 quantized_blocks, winograd)
 from compiler.ops.records.node import Attrs, Node, TensorType
 from compiler.ops.records.operator import Operator
 from compiler.ops.records.rules import TypeRefused, Types, need
@@ -26,6 +27,7 @@ from compiler.te import Tensor
 FAMILIES = (convolutions, pooling, products, residuals, activations, elementwise, reductions,
             movement, joins, gathers, scatters, quantization, affine, integer_maps, piecewise,
             terms, row_functions, orders, small_types, channel_blocks, quantized_blocks, winograd,
+            integer_winograd,
             last_convolutions)
 
 

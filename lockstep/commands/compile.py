@@ -155,5 +155,5 @@ def _summary(args: argparse.Namespace, module) -> str:
             on[name] = on.get(name, 0) + len(segment.nodes)
     others = ", ".join(f"{count} operators on {name}" for name, count in on.items())
     return (f"{args.output}: {args.model.name} for {args.target}, {layers} layers on the "
-            f"accelerator ({words:,} instructions), {others}, "
-            f"{args.output.stat().st_size:,} bytes")
+            f"accelerator ({words:,} instructions), {others} with weights of "
+            f"{module.host_weight_bytes:,} bytes, {args.output.stat().st_size:,} bytes")

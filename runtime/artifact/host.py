@@ -14,7 +14,7 @@ from compiler.cpu_gpu_backends.llvm.machine import Processor as Processor
 from compiler.cpu_gpu_backends.llvm.objects.elf import ObjectError, require_object
 from compiler.graph.fusion import Group
 from compiler.graph.graph import Graph
-from compiler.graph.lowering.winograd import Convolution, Sizes
+from compiler.graph.lowering.winograd import Convolution, Sizes, best_size
 from compiler.ir import Program, Seq
 from compiler.te import Buffer
 
@@ -89,9 +89,13 @@ def host_of(entry: Mapping[str, Any], graph: Graph, kernels: list[Kernel]) -> Ho
 
 
 def sizes_of(entry: Mapping[str, Any]) -> Sizes:
-    """The sizes of Winograd's products that a segment was compiled with."""
+    """The sizes of Winograd's products that a segment was compiled with; of integers, which any
+    size gives exactly, the best where another processor had no use for them.
+    """
     def size(convolution: Convolution) -> int:
         chosen = entry["winograd"].get(str(convolution))
+        if chosen is None and convolution.dtype != "float32":
+            return best_size(convolution)
         if chosen not in convolution.times():
             raise ValueError(f"convolution {convolution} must have a size that it can be computed "
                              f"with, not {chosen}")

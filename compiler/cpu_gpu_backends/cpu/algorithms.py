@@ -23,6 +23,7 @@ from compiler.tune.chooser import PointChooser
 from compiler.tune.space import Candidate, Point
 
 KEY = "convolution"
+MOST_SIZES = (1 << 25) // 128 - 1      # of the weights of an output: all sizes are exact
 
 
 def algorithm_text(size: int) -> str:
@@ -45,7 +46,8 @@ def algorithm_task(fingerprint: str, convolution: Convolution) -> Task:
     return Task(fingerprint, digest(["convolution of the CPU", str(convolution)]),
                 f"products of convolution {convolution}",
                 json.dumps({KEY: {"attrs": convolution.attrs.json(), "weight": convolution.weight,
-                                  "result": convolution.result}}, sort_keys=True))
+                                  "result": convolution.result, "dtype": convolution.dtype,
+                                  "sizes": convolution.sizes}}, sort_keys=True))
 
 
 def convolution_from(text: str) -> Convolution | None:
@@ -56,13 +58,16 @@ def convolution_from(text: str) -> Convolution | None:
         return None
     try:
         entry = json.loads(text)[KEY]
-        return Convolution.of(Attrs.from_json(entry["attrs"]), entry["weight"], entry["result"])
+        return Convolution.of(Attrs.from_json(entry["attrs"]), entry["weight"], entry["result"],
+                              entry["dtype"], entry["sizes"])
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise PlanRefused(f"Task must be a convolution as JSON: {error}") from None
 
 
 def graph_of(convolution: Convolution, seed: int) -> Graph:
-    """A network of this convolution alone, with seeded random weights."""
+    """A network of this convolution alone, with seeded random weights; of int8 with such that all
+    sizes compute it.
+    """
     outputs, inputs, *_ = convolution.weight
     batch, _, *size = convolution.result
     attrs = dict[str, Any](convolution.attrs)
@@ -71,8 +76,16 @@ def graph_of(convolution: Convolution, seed: int) -> Graph:
     height, width = (extent + window - 1 - around for extent, window, around
                      in zip(size, kernel, (top + bottom, left + right), strict=True))
     net = Builder("convolution")
-    net.add_input("x", TensorType((batch, inputs, height, width), "float32"))
+    net.add_input("x", TensorType((batch, inputs, height, width), convolution.dtype))
     rng = np.random.default_rng(seed)
+    if convolution.dtype == "int8":
+        most = max(1, min(127, MOST_SIZES // (inputs * kernel[0] * kernel[1])))
+        arrays = (rng.integers(-most, most, convolution.weight, np.int8, endpoint=True),
+                  np.zeros(outputs, np.int32), np.full(outputs, 1 << 15, np.int32),
+                  np.full(outputs, 24, np.int32))
+        constants = [net.add_constant(f"w{place}", array) for place, array in enumerate(arrays)]
+        return net.finish([net.emit("qconv2d", "y", ["x", *constants], "y", **{
+            **attrs, "pad_value": 0, "zp": 0, "lo": -128, "hi": 127})])
     weight = net.add_constant("w", rng.standard_normal(convolution.weight).astype(np.float32))
     return net.finish([net.add(image_convolution("y", ("x", weight), ("y",), attrs))])
 

@@ -4,6 +4,7 @@ from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.graph.lowering import (AveragesAsMeans, BlockChannels, BytesOfWeights, PackProducts,
                                      PutChannelsLast, ScalesAsIntegers, ShareConstants,
                                      SplitProducts, WholeSums)
+from compiler.graph.lowering.integers import Integers
 from compiler.graph.lowering.winograd import Sizes, best_size
 from compiler.graph.passes.pipeline import Pass
 
@@ -19,5 +20,6 @@ def passes(vectors: Vectors, sizes: Sizes = best_size) -> tuple[Pass, ...]:
                 ShareConstants(),
                 PutChannelsLast(("float32", "int8"), pieces=False, lanes=vectors.registers),
                 *integers)
+    stored = Integers(vectors.sums_words, vectors.fuses)
     return (WholeSums(packed=True), BytesOfWeights(), SplitProducts(), ShareConstants(),
-            BlockChannels(sizes), PackProducts(), *integers)
+            BlockChannels(sizes, integers=stored), PackProducts(integers=stored), *integers)

@@ -173,8 +173,8 @@ class CpuTarget:
     def _computed(self, convolution: Convolution, size: int, seed: int) -> Callable[[], object]:
         segment = self.compile(graph_of(convolution, seed), lambda _: size)
         rng = np.random.default_rng(seed)
-        given = {name: rng.standard_normal(segment.graph.values[name].shape).astype(np.float32)
-                 for name in segment.graph.inputs}
+        given = {name: np.clip(40 * rng.standard_normal(segment.graph.values[name].shape), -128, 127
+                               ).astype(convolution.dtype) for name in segment.graph.inputs}
         return _in_turns([partial(replace(segment, constants=constants).computed, given)
                           for constants in far_copies(segment.constants)])
 

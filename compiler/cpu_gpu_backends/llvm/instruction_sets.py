@@ -5,6 +5,7 @@ From the record follow the schedules of kernels (`cpu.schedules.vectors`) and th
 these use (`intrinsics.cpu`). Features and instructions are called as LLVM calls them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 AMX_BYTES = ("amx-int8", "amx-tile")
@@ -68,10 +69,14 @@ class InstructionSet:
     costs : of tiles in blocks of channels.
     alignment : bytes, of the arrays of exported networks.
     dots : instructions for products of bytes.
+    sums : registers that hold sums of such products; or those of words, and weights.
     words : what adds them where a processor has none of these; None: they are added step by step.
     words_apart : registers that `words` takes.
+    small_weights : bytes of weights are widened as they are read, not stored as words: a file is
+        loaded over a network.
     suffix : of the name of the intrinsic that `words` makes, where other records have these lanes.
     fused : features for a product and a sum of float32 at once.
+    rounds : the feature for requantization by these; "" where float64 takes no longer.
     scales : the instruction that multiplies float32 by powers of two.
     tiles : features for tiles of bytes in registers of their own.
     """
@@ -88,16 +93,26 @@ class InstructionSet:
     costs: TileCosts = TileCosts()
     alignment: int = 16
     dots: tuple[ByteDot, ...] = ()
+    sums: int = 12
     words: WordDot | None = None
     words_apart: int = 6
+    small_weights: bool = False
     suffix: str = ""
     fused: tuple[str, ...] = ()
+    rounds: str = ""
     scales: str = ""
     tiles: tuple[str, ...] = ()
 
 
+    def sums_words(self, has: Callable[..., bool]) -> bool:
+        """True if products of words are added faster than those of bytes, which no instruction of
+        a processor that has these features adds."""
+        return not (self.scalar or self.small_weights) and has(
+            *((self.words.needs,) if self.words else self.needs))
+
+
 AVX512 = InstructionSet(
-    "AVX-512", ("avx512f",), lanes=16, registers=16, registers_of_models=32, alignment=64,
+    "AVX-512", ("avx512f",), lanes=16, registers=16, registers_of_models=32, alignment=64, sums=24,
     dots=(ByteDot("uint8", ("avx512vnni",), "llvm.x86.avx512.vpdpbusd.512"),),
     words=WordDot("avx512bw", "llvm.x86.avx512.pmaddw.d.512"), fused=("avx512f",),
     scales="llvm.x86.avx512.mask.scalef.ps.512", tiles=("avx512vnni", *AMX_BYTES))
@@ -110,20 +125,20 @@ AVX512_TWICE = replace(
             "emeraldrapids", "graniterapids", "graniterapids-d", "znver5"))
 
 AVX2 = InstructionSet(
-    "AVX2", ("avx2",), lanes=8, registers=14, alignment=64,
+    "AVX2", ("avx2",), lanes=8, registers=14, alignment=64, sums=14,
     dots=(ByteDot("uint8", ("avxvnni",), "llvm.x86.avx512.vpdpbusd.256"),),
-    words=WordDot("avx2", "llvm.x86.avx2.pmadd.wd"), fused=("avx2", "fma"))
+    words=WordDot("avx2", "llvm.x86.avx2.pmadd.wd"), fused=("avx2", "fma"), rounds="fma")
 
 _SDOT = "llvm.aarch64.neon.sdot.v4i32.v16i8"
 NEON = InstructionSet(
-    "NEON", ("neon",), "aarch64", registers=16, words_apart=4,
+    "NEON", ("neon",), "aarch64", registers=16, sums=24, words_apart=4, rounds="neon",
     dots=(ByteDot("int8", ("dotprod", "neon"), _SDOT, by_bytes=True),
           ByteDot("uint8", ("dotprod", "neon"), "llvm.aarch64.neon.usdot.v4i32.v16i8",
                   by_bytes=True, unless="i8mm", signed=_SDOT)))
 
 ANY = InstructionSet("any other", words=WordDot("sse2", "llvm.x86.sse2.pmadd.wd"))
 SIMD128 = replace(ANY, name="WebAssembly", needs=("simd128",),
-                  words=WordDot("simd128", "llvm.wasm.dot"), suffix="_wasm")
+                  words=WordDot("simd128", "llvm.wasm.dot"), small_weights=True, suffix="_wasm")
 SCALAR = replace(ANY, name="RISC-V without vectors", architecture="riscv", scalar=True)
 SMALL = replace(ANY, name="microcontrollers", small=True, registers=4, scalar=True)
 

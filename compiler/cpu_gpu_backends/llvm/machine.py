@@ -88,6 +88,11 @@ class Processor:
         return ROUNDED
 
     @property
+    def fuses(self) -> bool:
+        """True if fused multiply-adds of float32 requantize faster than float64."""
+        return bool(self.instructions.rounds) and self.has(self.instructions.rounds)
+
+    @property
     def unrolls(self) -> bool:
         """True if LLVM unrolls loops that it is asked to; elsewhere it would warn of each."""
         return not self.is_small and self.architecture != "riscv64"

@@ -16,19 +16,22 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.lowering.block_constants import (PACKINGS, channels_of, image_of, joined,
-                                                     numbers_of_channels, vector_of)
+                                                     nearest, numbers_of_channels, vector_of)
 from compiler.graph.lowering.block_convolutions import FEW, is_convolution, is_spread, skips
+from compiler.graph.lowering.integers import Integers
 from compiler.graph.lowering.winograd import Convolution, Sizes, best_size
 from compiler.graph.reference import evaluate_node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.ops.packed import channel_blocks as blocks
-from compiler.ops.packed.quantized_blocks import for_bytes_met
-from compiler.ops.packed.winograd import KERNEL, winograd_weight
+from compiler.ops.packed.integer_winograd import fits_tiles, tiles_weight
+from compiler.ops.packed.quantized_blocks import for_sums, for_sums_met, grouped_columns
+from compiler.ops.packed.winograd import KERNEL, SIZES, winograd_weight
 from compiler.ops.records.blocks import LANES, blocks_of
 from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
 
 STORED = ("float32", "int8")
+WINDOW = ("strides", "pads", "dilations", "group")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +40,12 @@ class BlockChannels:
 
     Before: any graph. After: the same values of inputs and outputs; convolutions of images of these
     types, of float32 and int8, compute on blocks, of float32 by Winograd's products where `sizes`
-    says so. The graph itself where there are none.
+    says so. Weights of int8 are stored as `integers` says. The graph itself where there are none.
     """
 
     sizes: Sizes = best_size
     dtypes: Collection[str] = STORED
+    integers: Integers = Integers()
     name: ClassVar[str] = "block-channels"
 
     def __call__(self, graph: Graph) -> Graph:
@@ -49,7 +53,7 @@ class BlockChannels:
                    or is_spread(graph, node, self.dtypes) or node.op == "qconv2d_add"
                    for node in graph.nodes):
             return graph
-        return _Blocking(graph, self.sizes, self.dtypes).run()
+        return _Blocking(graph, self.sizes, self.dtypes, self.integers).run()
 
 
 @dataclass(slots=True)
@@ -57,6 +61,7 @@ class _Blocking:
     graph: Graph
     sizes: Sizes
     dtypes: Collection[str]
+    integers: Integers
     builder: Builder = field(init=False)
     blocked: dict[str, str] = field(default_factory=dict)
     """The value in blocks, of each that has such a form."""
@@ -88,10 +93,16 @@ class _Blocking:
 
     def _convolution(self, node: Node) -> bool:
         weight, *vectors = (self.graph.constants[value] for value in node.inputs[1:])
+        x, group, attrs = node.inputs[0], node.attrs.get("group", 1), _window(node.attrs)
+        is_depthwise = group == len(weight) and weight.shape[1] == 1 and group > 1
+        if size := self._word_tiles(node, weight):
+            return self._by_word_tiles(node, (x,), size, weight, vectors)
+        if not is_depthwise:
+            weight = self.integers.stored(weight)
         vectors = numbers_of_channels(weight, vectors)
         if vectors is None:
             return False
-        x, group, attrs = node.inputs[0], node.attrs.get("group", 1), _window(node.attrs)
+        vectors, near = nearest(weight, vectors, self.integers.fused)
         if group > 1 and FEW <= weight.shape[1] < LANES:
             weight, group = joined(weight, group)
             attrs["group"] = group
@@ -103,7 +114,7 @@ class _Blocking:
             return True
         packing = PACKINGS[weight.dtype.name]
         apart = group > 1 or attrs.get("dilations", (1, 1))[1] > 1
-        if group == len(weight) and weight.shape[1] == 1 and group > 1:
+        if is_depthwise:
             op, packed, source = packing.depthwise, blocks.packed_depthwise(weight), self._in(x)
             del attrs["group"]
         elif weight.shape[1] <= FEW and x not in self.blocked:
@@ -115,7 +126,7 @@ class _Blocking:
                 attrs["strides"] = (1, 1)
         constants = [self._constant(value, array) for value, array in zip(
             node.inputs[1:], [packed, *map(vector_of, vectors)], strict=False)]
-        self._define(node, op, [source, *constants], attrs, _outside(attrs))
+        self._define(node, op, [source, *constants], {**attrs, **near}, _outside(attrs))
         return True
 
     def _met(self, node: Node) -> bool:
@@ -125,10 +136,14 @@ class _Blocking:
         if not is_convolution(self.graph, product, self.dtypes) or node.attrs.get("group", 1) > 1:
             return False
         weight, *vectors = (self.graph.constants[value] for value in constants)
-        found = for_bytes_met(weight, *vectors)
+        if size := self._word_tiles(product, weight):
+            return self._by_word_tiles(node, (x, residual), size, weight, vectors)
+        weight = self.integers.stored(weight)
+        found = for_sums_met(weight, *vectors)
         if found is None:
             return False
-        attrs, packing = _window(node.attrs), PACKINGS[weight.dtype.name]
+        found, near = nearest(weight, found, self.integers.fused)
+        attrs, packing = {**_window(node.attrs), **near}, PACKINGS[weight.dtype.name]
         arrays = [packing.many(weight, attrs.get("dilations", (1, 1))[1] > 1),
                   *map(vector_of, found)]
         packed = [self._constant(value, array)
@@ -170,11 +185,60 @@ class _Blocking:
         if outputs % LANES:
             self.rest[value] = 0.0
 
+    def _word_tiles(self, node: Node, weight: np.ndarray) -> int:
+        """The size of tiles with which a convolution of int8 takes least time by Winograd's
+        products of words; 0 where its own take less, or these do not give it exactly.
+        """
+        if not self.integers.words or weight.dtype != np.int8:
+            return 0
+        window = {name: number for name, number in _window(node.attrs).items() if name in WINDOW}
+        return self.sizes(Convolution.of(
+            window, weight.shape, self.graph.values[node.outputs[0]].shape, "int8",
+            [size for size in SIZES if fits_tiles(weight, size)]))
+
+    def _by_word_tiles(self, node: Node, data: Sequence[str], size: int, weight: np.ndarray,
+                       vectors: Sequence[np.ndarray]) -> bool:
+        """A convolution of int8 by Winograd's products, a matrix for each element of a tile, and
+        perhaps a residual that its sums meet.
+        """
+        words = weight.astype(np.int16)
+        found = (for_sums_met if len(data) > 1 else for_sums)(words, *vectors)
+        if found is None:
+            return False
+        found, near = nearest(words, found, self.integers.fused)
+        value, (x, *residual), attrs = node.outputs[0], map(self._in, data), node.attrs
+        n, outputs, height, width = self.graph.values[value].shape
+        count, depth = blocks_of(outputs), blocks_of(weight.shape[1])
+        rows, columns, reach = -(-height // size), -(-width // size), size + KERNEL - 1
+        wide = np.zeros((count * LANES, depth * LANES, *weight.shape[2:]), np.int8)
+        wide[:outputs, :weight.shape[1]] = weight
+        name, *others = node.inputs[len(data):]
+        packed = self._constant(name, np.stack([grouped_columns(matrix)
+                                                for matrix in tiles_weight(wide, size)]))
+        tiles = self._emit("qwinograd_tiles", value, [x], size=size, pads=attrs["pads"],
+                           pad_value=attrs["pad_value"])
+        matrices = self._emit("reshape", value, [tiles],
+                              shape=(reach ** 2, n * rows * columns, depth * LANES))
+        sums = self.builder.add(Node("grouped_matmul", node.name, (matrices, packed),
+                                     (self.builder.fresh(f"{value}.sums"),), {}))
+        apart = self._emit("reshape", value, [sums],
+                           shape=(reach, reach, n, rows, columns, count, LANES))
+        ends = {key: attrs[key] for key in ("zp", "lo", "hi", "fine") if key in attrs}
+        self.blocked[value] = self._emit(
+            f"qwinograd_image{'_add' * len(residual)}", value,
+            [apart, *residual, *(self._constant(name, vector_of(array))
+                                 for name, array in zip(others, found, strict=False))],
+            size=size, shape=(height, width), **ends, **near)
+        if outputs % LANES:
+            self.rest[value] = _outside(ends)
+        return True
+
     def _spread(self, node: Node) -> bool:
         """A convolution of each pixel into all of its kernel's places, which then come to lie
         between each other.
         """
         weight, *vectors = (self.graph.constants[value] for value in node.inputs[1:])
+        weight = self.integers.stored(weight)
         if node.op == "convtranspose2d":
             weight = weight.transpose(1, 0, 2, 3)
         attrs, packing = _window(node.attrs), PACKINGS[weight.dtype.name]
@@ -191,12 +255,13 @@ class _Blocking:
         vectors = numbers_of_channels(packed, vectors)
         if vectors is None:
             return False
+        vectors, near = nearest(packed, vectors, self.integers.fused)
         constants = [self._constant(name, array) for name, array in zip(
             node.inputs[1:], [packing.many(packed, False), *map(vector_of, vectors)], strict=False)]
         n, _, h, w = self.graph.values[node.inputs[0]].shape
         attrs = {**{name: number for name, number in attrs.items()
                     if name not in ("output_padding", "dilations", "group")},
-                 "strides": (1, 1), "pads": (0, 0, 0, 0)}
+                 "strides": (1, 1), "pads": (0, 0, 0, 0), **near}
         places = self.builder.add(Node(
             packing.plain, node.name, (self._in(node.inputs[0]), *constants),
             (self.builder.fresh(f"{value}.places"),), attrs))

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.ops.packed import channel_blocks as blocks
-from compiler.ops.packed.quantized_blocks import for_bytes, grouped_inputs, grouped_stem
+from compiler.ops.packed.quantized_blocks import (for_sums, grouped_inputs, grouped_stem,
+                                                  in_singles)
 from compiler.ops.records.blocks import LANES, blocks_of
 
 
@@ -29,6 +30,7 @@ PACKINGS = {
                         "depthwise_blocks"),
     "int8": Packing("qconv2d_blocks", grouped_inputs, "qconv2d_into_blocks", grouped_stem,
                      "qdepthwise_blocks")}
+PACKINGS["int16"] = PACKINGS["int8"]        # bytes in words
 
 
 def numbers_of_channels(weight: np.ndarray, vectors: Sequence[np.ndarray]
@@ -36,7 +38,19 @@ def numbers_of_channels(weight: np.ndarray, vectors: Sequence[np.ndarray]
     """A number of each output: a bias, or for bytes a bias and a scale; None where sums of bytes
     may not fit.
     """
-    return vectors if weight.dtype != np.int8 else for_bytes(weight, *vectors)
+    return vectors if weight.dtype == np.float32 else for_sums(weight, *vectors)
+
+
+def nearest(weight: np.ndarray, vectors: Sequence[np.ndarray], fuses: bool
+            ) -> tuple[Sequence[np.ndarray], dict]:
+    """Vectors as `numbers_of_channels` gives them, and a factor perhaps, the scales in float32
+    where that is exact and processors want it; and the attribute that says so.
+    """
+    if weight.dtype == np.float32 or not fuses:
+        return vectors, {}
+    bias, scale, *factor = vectors
+    single = in_singles(weight, bias, scale, *factor)
+    return (vectors, {}) if single is None else ((bias, single, *factor), {"near": 1})
 
 
 def joined(weight: np.ndarray, group: int) -> tuple[np.ndarray, int]:

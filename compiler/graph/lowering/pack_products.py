@@ -8,8 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.graph.graph import Graph, Node
+from compiler.graph.lowering.block_constants import nearest
+from compiler.graph.lowering.integers import Integers
 from compiler.graph.rewrite import Builder, eliminate_dead_code
-from compiler.ops.packed.quantized_blocks import OFFSET, for_bytes, for_bytes_met, grouped_columns
+from compiler.ops.packed.quantized_blocks import (OFFSET, for_sums, for_sums_met,
+                                                  grouped_columns)
 from compiler.ops.records.blocks import LANES
 from compiler.ops.records.planes import are_planes
 from compiler.ops.registry import find
@@ -25,12 +28,14 @@ class PackProducts:
     Before: any graph. After: the same values of inputs and outputs; products of float32 with a
     constant matrix read it packed where it has a block of columns at least, or there is one row.
     Most rows of one tensor, each multiplied by the same matrix, as an unrolled loop does, are
-    multiplied together. Products of int8 read [N/16,K/4,16,4], of any number of columns. Of two
-    computed matrices, of either type, the second is packed when it is there. Products of other
-    types than these `dtypes` stay. The graph itself where there are no such products.
+    multiplied together. Products of int8 read [N/16,K/4,16,4], of any number of columns, or words
+    [N/16,K/2,16,2] where `integers` stores these. Of two computed matrices, of either type, the
+    second is packed when it is there. Products of other types than these `dtypes` stay. The graph
+    itself where there are no such products.
     """
 
     dtypes: Collection[str] = STORED
+    integers: Integers = Integers()
     name: ClassVar[str] = "pack-products"
 
     def __call__(self, graph: Graph) -> Graph:
@@ -38,7 +43,7 @@ class PackProducts:
                  and graph.values[node.inputs[0]].dtype in self.dtypes
                  and (_is_packable(graph, node) or _is_quantized(graph, node)
                       or _is_computed(graph, node))}
-        return _Packing(graph, taken).run() if taken else graph
+        return _Packing(graph, taken, self.integers).run() if taken else graph
 
 
 def _is_packable(graph: Graph, node: Node) -> bool:
@@ -85,6 +90,7 @@ class _Packing:
     graph: Graph
     taken: Collection[str]
     """The names of nodes that become packed products."""
+    integers: Integers
     builder: Builder = field(init=False)
     packed: dict[tuple[str, bool], str] = field(default_factory=dict)
     """The packed matrices, by the constant and whether it is turned."""
@@ -135,11 +141,13 @@ class _Packing:
         data = find(node.op).data_inputs
         (x, *met), (w, *parameters) = node.inputs[:data], node.inputs[data:]
         weight, *vectors = (self.graph.constants[value] for value in (w, *parameters))
-        found = (for_bytes_met if met else for_bytes)(weight, *vectors)
+        weight = self.integers.stored(weight)
+        found = (for_sums_met if met else for_sums)(weight, *vectors)
         if found is None:
             return False
+        found, near = nearest(weight, found, self.integers.fused)
         value, attrs = node.outputs[0], {name: node.attrs[name] for name in (
-            "zp", "lo", "hi", "fine") if name in node.attrs}
+            "zp", "lo", "hi", "fine") if name in node.attrs} | near
         constants = [self._constant(w, grouped_columns(weight))]
         for name, vector in zip(parameters, found, strict=False):
             wide = np.zeros(-(-len(vector) // LANES) * LANES, vector.dtype)

@@ -25,7 +25,7 @@ KERNEL = 3
 ROWS = "winograd_rows"
 """What the stage between rows and columns is called, behind the name of its result."""
 
-_B = {2: ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
+B = {2: ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
       4: ((4, 0, -5, 0, 1, 0), (0, -4, -4, 1, 1, 0), (0, 4, -4, -1, 1, 0), (0, -2, -1, 2, 1, 0),
           (0, 2, -1, -2, 1, 0), (0, 4, 0, -5, 0, 1))}
 _G = {2: ((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)),
@@ -33,7 +33,7 @@ _G = {2: ((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)),
           (1 / 24, 1 / 12, 1 / 6), (1 / 24, -1 / 12, 1 / 6), (0, 0, 1))}
 _A = {2: ((1, 1, 1, 0), (0, 1, -1, -1)),
       4: ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1))}
-SIZES = tuple(_B)
+SIZES = tuple(B)
 """Rows and columns of results that a tile gives."""
 
 
@@ -54,13 +54,13 @@ def _tiles(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     x, matrix, reach = _image(attrs, inputs[0])
     size = attrs["size"]
     (n, blocks, rows, columns, lanes), padded = windowed(
-        _spread(attrs, x.shape), x, (reach, reach), 0, name)
+        spread(attrs, x.shape), x, (reach, reach), 0, name)
     half = te.compute((n, blocks, rows, columns, reach, reach, lanes),
-                      lambda n, c, h, w, a, j, lane: _chosen(
+                      lambda n, c, h, w, a, j, lane: chosen(
                           a, matrix, lambda i: padded[n, c, h * size + i, w * size + j, lane]),
                       f"{name}_{ROWS}")
     return te.compute((n, reach, reach, blocks, rows, columns, lanes),
-                      lambda n, a, b, c, h, w, lane: _chosen(
+                      lambda n, a, b, c, h, w, lane: chosen(
                           b, matrix, lambda j: half[n, c, h, w, a, j, lane]), name)
 
 
@@ -70,10 +70,10 @@ def _image(attrs: Attributes, x: Tensor) -> tuple[Tensor, Sequence[Sequence[floa
                          f"{x.shape}")
     if attrs["size"] not in SIZES:
         raise ValueError(f"size must be one of {', '.join(map(str, SIZES))}, not {attrs['size']}")
-    return x, _B[attrs["size"]], attrs["size"] + KERNEL - 1
+    return x, B[attrs["size"]], attrs["size"] + KERNEL - 1
 
 
-def _spread(attrs: Attributes, shape: Sequence[int]) -> Attributes:
+def spread(attrs: Attributes, shape: Sequence[int]) -> Attributes:
     """The windows that tiles are, with pads up to whole tiles."""
     size, (top, left, bottom, right) = attrs["size"], attrs["pads"]
     below, beside = (-(extent + before + after - KERNEL + 1) % size
@@ -93,31 +93,31 @@ def _results(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
                          f"not {sums.shape}")
     n, blocks, lanes = sums.shape[0], sums.shape[3], LANES
     half = te.compute((n, blocks, rows, columns, reach, size, lanes),
-                      lambda n, c, h, w, b, i, lane: _chosen(
+                      lambda n, c, h, w, b, i, lane: chosen(
                           i, _A[size], lambda a: sums[n, a, b, c, h, w, lane]),
                       f"{name}_{ROWS}")
 
     def result(n, c, h, w, lane):
-        value = _chosen(w % size, _A[size],
+        value = chosen(w % size, _A[size],
                         lambda b: half[n, c, h // size, w // size, b, h % size, lane])
         return value + bias[0][c, lane] if bias else value
 
     return te.compute((n, blocks, height, width, lanes), result, name)
 
 
-def _chosen(index: Expr, matrix: Sequence[Sequence[float]], element: Callable[[int], Expr]) -> Expr:
+def chosen(index: Expr, matrix: Sequence[Sequence[float]], element: Callable[[int], Expr]) -> Expr:
     """Row `index` of the matrix times the elements. Where loops over it are unrolled, nothing is
     left of the choice.
     """
-    *others, last = (_combined(row, element) for row in matrix)
+    *others, last = (combined(row, element) for row in matrix)
     for place in reversed(range(len(others))):
         last = te.select(index.equal(place), others[place], last)
     return last
 
 
-def _combined(row: Sequence[float], element: Callable[[int], Expr]) -> Expr:
-    terms = [element(place) if factor == 1 else element(place) * float(factor)
-             for place, factor in enumerate(row) if factor]
+def combined(row: Sequence[float], element: Callable[[int], Expr]) -> Expr:
+    terms = [element(place) if factor == 1 else element(place) * te.const(
+        factor, element(place).dtype) for place, factor in enumerate(row) if factor]
     total = terms[0]
     for term in terms[1:]:
         total = total + term
@@ -130,10 +130,10 @@ def _combined(row: Sequence[float], element: Callable[[int], Expr]) -> Expr:
 def _tiles_meaning(attrs, x: Array) -> Array:
     size = attrs["size"]
     reach = size + KERNEL - 1
-    top, left, bottom, right = _spread(attrs, x.shape)["pads"]
+    top, left, bottom, right = spread(attrs, x.shape)["pads"]
     padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (top, bottom), (left, right), (0, 0)))
     views = np.lib.stride_tricks.sliding_window_view(padded, (reach, reach), axis=(2, 3))
-    matrix = np.array(_B[size], np.float64)
+    matrix = np.array(B[size], np.float64)
     return np.einsum("ai,nchwlij,bj->nabchwl", matrix, views[:, :, ::size, ::size],
                      matrix).astype(np.float32)
 

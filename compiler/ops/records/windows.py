@@ -93,14 +93,17 @@ def windowed(attrs: Attributes, x: Tensor, kernel: Sequence[int], value, name: s
 
 
 def pixel_rows(attrs: Attributes, shape: Sequence[int], kernel: Sequence[int], value, name: str,
-               seen: Callable[[Expr, Expr, Expr, Expr], Expr]) -> tuple[tuple[int, ...], Tensor]:
+               seen: Callable[[Expr, Expr, Expr, Expr], Expr], beyond: int = 0
+               ) -> tuple[tuple[int, ...], Tensor]:
     """Shape [N,C,H,W] of a result with the channels of an image of that `shape`, and the image as
-    windows see it, padded and as large as they reach, in rows [N,H,W*C]: all channels of a pixel
-    side by side. ``seen(n, c, h, w)`` is an element of the image.
+    windows see it, padded and as large as they reach, and so many columns `beyond`, in rows
+    [N,H,W*C]: all channels of a pixel side by side. ``seen(n, c, h, w)`` is an element of the
+    image.
     """
     images, channels, *size = shape
     top, left, *_ = attrs["pads"]
     counts, (height, width) = _seen(attrs, size, reach_of(attrs, kernel))
+    width += beyond
 
     def element(n, h, place):
         w, c = place // channels, place % channels

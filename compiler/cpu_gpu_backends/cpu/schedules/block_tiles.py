@@ -12,14 +12,14 @@
 
 A vector of weights serves all pixels of a tile, a broadcast pixel all its blocks. What is left of a
 row of pixels behind the last whole tile is a smaller tile of its own (`peel`). Of bytes, an
-instruction adds the products of four inputs at once (`cpu.schedules.byte_groups`).
+instruction adds the products of four inputs at once, of words of two (`cpu.schedules.byte_groups`).
 """
 
 from dataclasses import dataclass
 from math import prod
 
 from compiler.cpu_gpu_backends.cpu.schedules.byte_groups import (
-    add_groups, copy_pixels, is_grouped, order_groups)
+    GROUP, add_groups, copy_pixels, is_grouped, order_groups, together_in)
 from compiler.cpu_gpu_backends.cpu.schedules.row_tiles import (axes_of, copy_by_vectors, extents_of,
                                                                keep_in_registers, sum_apart,
                                                                the_sum)
@@ -54,13 +54,13 @@ def tile_blocks(program: Program, vectors: Vectors, chooser: Chooser = OWN) -> S
         return None
     operands = list(reads(update))
     *outer, pixel, lane = axes
-    grouped = is_grouped(update, lane)
-    if not grouped and not all(_in_lanes(read, lane) for read in operands):
+    together = together_in(update) if is_grouped(update, lane) else 0
+    if not together and not all(_in_lanes(read, lane) for read in operands):
         return None
     block = next((axis for axis in outer if extents[axis] > 1 and _shares(operands, pixel, axis)),
                  None)
     tile = best_tile(extents[pixel], 1 if block is None else extents[block], vectors,
-                     grouped, chooser)
+                     together, chooser)
     return _tiled(program, update, axes, block, tile, vectors, chooser)
 
 
@@ -80,22 +80,23 @@ def _shares(operands: list[Read], pixel: Var, axis: Var) -> bool:
             and not any(pixel in names and axis in names for names in named))
 
 
-def best_tile(pixels: int, blocks: int, vectors: Vectors, grouped: bool = False,
+def best_tile(pixels: int, blocks: int, vectors: Vectors, together: int = 0,
               chooser: Chooser = OWN) -> BlockTile:
     """The tile of least time by estimate, with the smaller one behind it: products wait for their
     loads, weights from an outer cache, and a sum for the one before it. Where an instruction sums
-    groups of bytes, it takes weights from memory, and pixels from a register.
+    groups of bytes, it takes weights from memory, and pixels from a register. `together` are the
+    products of such a group.
     """
     costs = vectors.costs
 
     def cycles(blocks: int, pixels: int) -> float:
-        loads = (blocks + pixels if grouped and vectors.sums_bytes
+        loads = (blocks + pixels if together == GROUP and vectors.sums_bytes
                  else costs.weight * blocks + costs.pixel * pixels)
         return max(blocks * pixels, loads, 8) + 1
 
     def time(tile: BlockTile) -> float:
         whole, rest = divmod(pixels, tile.pixels)
-        if grouped and rest:
+        if together and rest:
             whole, rest = whole + 1, 0
         behind = cycles(tile.blocks, rest) if rest else 0
         return (whole * cycles(tile.blocks, tile.pixels) + behind) / (tile.blocks * pixels)
@@ -104,8 +105,8 @@ def best_tile(pixels: int, blocks: int, vectors: Vectors, grouped: bool = False,
         width = LANES / vectors.lanes
         sums = tile.blocks * tile.pixels * width
         weights = tile.blocks * width if tile.pixels > 1 else 0     # read where they are, else
-        if grouped:
-            return sums <= vectors.most_sums_of_bytes
+        if together:
+            return sums + (together < GROUP) * weights <= vectors.most_sums(together)
         if costs.registers:                                         # a pixel is in one more
             return sums + weights < costs.registers
         return sums <= vectors.registers - 2 and sums + weights < vectors.registers + 2
@@ -157,7 +158,7 @@ def _tiled(program: Program, update: Update, axes: list[Var], block: Var | None,
     if pixels % tile.pixels:
         s[out].peel(pixel_tiles)
     if lane:
-        add_groups(s, lane, vectors.dot)
+        add_groups(s, lane, vectors.dot(update))
     return s
 
 

@@ -1,5 +1,5 @@
-"""Sums of products of bytes, four of which an instruction adds at once: of groups of inputs that
-lie side by side (`compiler.ops.packed.quantized_blocks`).
+"""Sums of products of bytes, four of which an instruction adds at once, or of words, by twos: of
+groups of inputs that lie side by side (`compiler.ops.packed.quantized_blocks`).
 
 ::
 
@@ -13,7 +13,8 @@ The image is read as a copy whose channels lie side by side
 
 from functools import cache
 
-from compiler.cpu_gpu_backends.intrinsics.cpu import dot, dot_by_steps, dot_of_words
+from compiler.cpu_gpu_backends.intrinsics.cpu import (dot, dot_by_steps, dot_of_pairs,
+                                                      dot_of_words)
 from compiler.cpu_gpu_backends.llvm.instruction_sets import INSTRUCTION_SETS, InstructionSet
 from compiler.ir import Store, Update, linear, loops, reads, walk_stmts
 from compiler.ops.records.blocks import LANES
@@ -22,6 +23,8 @@ from compiler.te import INDEX, Binary, Cast, Const, Read, Var, walk
 from compiler.tensorize import Intrinsic
 
 GROUP = 4
+TOGETHER = {("uint8", "int8"): GROUP, ("int16", "int16"): 2}
+"""Factors, and how many of their products an instruction adds."""
 NEAR = 1 << 14          # bytes of pixels that stay in the nearest cache
 
 
@@ -36,41 +39,57 @@ def dot_of(vectors: InstructionSet, by_dot: bool) -> Intrinsic:
     return DOTS.setdefault(made.name, made)
 
 
+@cache
+def pairs_of(vectors: InstructionSet) -> Intrinsic:
+    """The intrinsic that adds products of words."""
+    made = dot_of_pairs(1, LANES, 2, vectors)
+    return DOTS.setdefault(made.name, made)
+
+
 DOTS: dict[str, Intrinsic] = {}
 """All of them, by name."""
 for _vectors in INSTRUCTION_SETS:
     for _by_dot in {bool(_vectors.dots), False}:
         dot_of(_vectors, _by_dot)
+    pairs_of(_vectors)
 
 
-def sums_bytes(update: Update) -> bool:
-    """True if it adds products of unsigned by signed bytes in int32, over several axes, the last of
-    which runs within groups.
+def together_in(update: Update) -> int:
+    """How many products an instruction adds where these are of unsigned by signed bytes, or of
+    words, in int32, over several axes, the last of which runs within groups; else 0.
     """
     match update.value:
         case Binary("mul", Cast(Read() as x), Cast(Read() as w)):
-            return (update.op == "sum" and update.buffer.dtype == update.value.dtype == "int32"
-                    and (x.buffer.dtype, w.buffer.dtype) == ("uint8", "int8")
-                    and len(update.axes) > 1 and w.buffer.shape[-1:] == (GROUP,)
-                    and w.indices[-1] == update.axes[-1] and x.buffer.shape[-1] % GROUP == 0
-                    and dict(linear(x.indices[-1]).terms).get(update.axes[-1]) == 1)
-    return False
+            together = TOGETHER.get((x.buffer.dtype, w.buffer.dtype), 0)
+            return together if (
+                update.op == "sum" and update.buffer.dtype == update.value.dtype == "int32"
+                and together > 0 and len(update.axes) > 1
+                and w.buffer.shape[-1:] == (together,) and w.indices[-1] == update.axes[-1]
+                and x.buffer.shape[-1] % together == 0
+                and dict(linear(x.indices[-1]).terms).get(update.axes[-1]) == 1) else 0
+    return 0
+
+
+def sums_bytes(update: Update) -> bool:
+    """True if those are products of bytes."""
+    return together_in(update) == GROUP
 
 
 def is_grouped(update: Update, lane: Var) -> bool:
-    """True if four terms side by side are one step of a sum of bytes for each lane."""
-    return sums_bytes(update) and any(
-        read.indices[-2:] == (lane, update.axes[-1]) and read.buffer.shape[-2:] == (LANES, GROUP)
+    """True if the terms side by side are one step of a sum of groups for each lane."""
+    return together_in(update) > 0 and any(
+        read.indices[-2:] == (lane, update.axes[-1]) and read.buffer.shape[-2] == LANES
         for read in reads(update))
 
 
 def order_groups(s: Schedule, total: str, update: Update, own: list[str]) -> None:
     """The reduction outside of the tile `own`, lanes last, and its beginning before it. Some groups
-    of a window's row are unrolled. Windows are not: pixels that they share would not fit registers.
+    of bytes of a window's row are unrolled; of words LLVM would add terms to each other first, for
+    which there are no registers. Windows are not: pixels that they share would not fit either.
     """
     *steps, within = (var.name for var in update.axes)
     together: list[str] = []
-    if len(steps) > 1:
+    if len(steps) > 1 and sums_bytes(update):
         *pieces, inner = _cut(s, total, steps.pop())
         steps, together = [*steps, *pieces], [inner]
     s[total].reorder(*steps, *together, *own, within)

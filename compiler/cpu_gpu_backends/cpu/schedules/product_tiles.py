@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler.cpu_gpu_backends.cpu.schedules.block_tiles import BlockTile, best_tile
-from compiler.cpu_gpu_backends.cpu.schedules.byte_groups import add_groups, order_groups, sums_bytes
+from compiler.cpu_gpu_backends.cpu.schedules.byte_groups import (add_groups, order_groups,
+                                                                  together_in)
 from compiler.cpu_gpu_backends.cpu.schedules.row_tiles import (axes_of, copy_by_vectors, extents_of,
                                                                keep_in_registers, sum_apart,
                                                                the_sum)
@@ -107,22 +108,22 @@ def tile_products(program: Program, vectors: Vectors, chooser: Chooser = OWN) ->
     if found is None:
         return None
     update, axes = found
-    if len(axes) < 2 or len(update.axes) != 1 + sums_bytes(update):
+    if len(axes) < 2 or len(update.axes) != 1 + (together_in(update) > 0):
         return None
     weight = packed_weight_of(update, axes[-1])
     if weight is None:
         return None
     rows, columns = (extents[axis] for axis in axes[-2:])
-    tile = tile_of_rows(rows, columns, vectors, len(update.axes) == 2, chooser)
+    tile = tile_of_rows(rows, columns, vectors, together_in(update), chooser)
     return _tiled(program, update, weight, tile, vectors, chooser)
 
 
-def tile_of_rows(rows: int, columns: int, vectors: Vectors, grouped: bool = False,
+def tile_of_rows(rows: int, columns: int, vectors: Vectors, together: int = 0,
                  chooser: Chooser = OWN) -> BlockTile:
     """The best tile of so many rows and columns; no wider than these."""
-    tile = best_tile(rows, blocks_of(columns), vectors, grouped, chooser)
+    tile = best_tile(rows, blocks_of(columns), vectors, together, chooser)
     return (tile if tile.blocks * LANES <= columns
-            else best_tile(rows, 1, vectors, grouped, chooser))
+            else best_tile(rows, 1, vectors, together, chooser))
 
 
 def has_matrices(update: Update, weight: Read) -> bool:
@@ -160,5 +161,5 @@ def _tiled(program: Program, update: Update, weight: Read, size: BlockTile, vect
     for loop in (tiles.row, tiles.block):
         s[tiles.out].unroll(loop)
     tiles.finish(s, size)
-    add_groups(s, inner, vectors.dot)
+    add_groups(s, inner, vectors.dot(update))
     return s

@@ -3,11 +3,13 @@ with."""
 
 from dataclasses import dataclass
 
-from compiler.cpu_gpu_backends.cpu.schedules.byte_groups import dot_of
+from compiler.cpu_gpu_backends.cpu.schedules.byte_groups import (GROUP, dot_of, pairs_of,
+                                                                  together_in)
 from compiler.cpu_gpu_backends.intrinsics.cpu import TRANSPOSES
 from compiler.cpu_gpu_backends.llvm.emitting.amx import grants_tiles
 from compiler.cpu_gpu_backends.llvm.instruction_sets import InstructionSet, TileCosts
 from compiler.cpu_gpu_backends.llvm.machine import Processor
+from compiler.ir import Update
 from compiler.ops.records.blocks import LANES
 from compiler.tensorize import Intrinsic
 from compiler.tune.accesses import VectorCore
@@ -25,6 +27,8 @@ class Vectors:
     tiles : there are registers for tiles of bytes.
     singles, doubles : there are instructions for float32, for float64.
     stacked : bytes of the largest local buffer that a kernel has on its stack.
+    sums_words : one sums products of words, and none of bytes.
+    fuses : fused multiply-adds of float32 requantize faster than float64.
     """
 
     instructions: InstructionSet
@@ -34,6 +38,8 @@ class Vectors:
     singles: bool = True
     doubles: bool = True
     stacked: int = STACKED
+    sums_words: bool = False
+    fuses: bool = False
 
     def __str__(self) -> str:
         return self.instructions.name + ", bytes" * self.sums_bytes + ", tiles" * self.tiles
@@ -59,17 +65,19 @@ class Vectors:
         """These facts for templates and models that know no intrinsic."""
         return VectorCore(self.lanes, self.instructions.registers_of_models, threads=self.threads)
 
-    @property
-    def dot(self) -> Intrinsic:
-        """The intrinsic that adds products of bytes."""
-        return dot_of(self.instructions, self.sums_bytes)
+    def dot(self, update: Update) -> Intrinsic:
+        """The intrinsic that adds such products of bytes, or of words."""
+        if together_in(update) == GROUP:
+            return dot_of(self.instructions, self.sums_bytes)
+        return pairs_of(self.instructions)
 
-    @property
-    def most_sums_of_bytes(self) -> int:
-        """The registers that hold sums of products of bytes, beside what these are read into."""
-        if self.sums_bytes:
-            return 2 * self.registers - 8
-        return self.registers - self.instructions.words_apart
+    def most_sums(self, together: int) -> int:
+        """The registers that hold sums of products, so many of which are added at once, beside what
+        these are read into.
+        """
+        if together == GROUP and not self.sums_bytes:
+            return self.registers - self.instructions.words_apart
+        return self.instructions.sums
 
     def squares(self, dtype: str, extent: int) -> int:
         """The size of squares that are transposed in registers; 0 where there are none."""
@@ -92,8 +100,11 @@ class Vectors:
 def vectors_of(machine: Processor, threads: int = 1) -> Vectors:
     """The vectors of a processor, tiles only where the system grants them."""
     vectors = machine.instructions
+    sums_bytes = any(dot.a == "uint8" and machine.has(*dot.needs) for dot in vectors.dots)
     return Vectors(
-        vectors, any(dot.a == "uint8" and machine.has(*dot.needs) for dot in vectors.dots), threads,
+        vectors, sums_bytes, threads,
         bool(vectors.tiles) and machine.has(*vectors.tiles) and grants_tiles(),
         "float32" in machine.floats, "float64" in machine.floats,
-        STACKED_SMALL if machine.is_small else STACKED)
+        STACKED_SMALL if machine.is_small else STACKED,
+        not sums_bytes and vectors.sums_words(machine.has),
+        machine.fuses)

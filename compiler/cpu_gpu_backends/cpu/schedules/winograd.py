@@ -25,15 +25,18 @@ def tile_winograd(program: Program, vectors: Vectors) -> Schedule | None:
         return None
     s, out = Schedule(program), program.outputs[0].name
     axes = axes_of(program, out)
-    if len(axes) == 7:
+    if len(axes) == 7 and half.dtype == "float32":
         n, a, b, c, h, w, lane = axes
+    elif len(axes) == 7:
+        a, b, n, h, w, c, lane = axes
     else:
         n, c, h, w, lane = axes
         size, (rows, columns) = half.shape[5], program.outputs[0].shape[2:4]
         h, a = s[out].split(h, min(size, rows))
         w, b = s[out].split(w, min(size, columns))
-    s[out].reorder(n, c, h, w, a, b, lane)
-    s[half.name].compute_at(w)
+    tiles = (n, c, h, w) if a != axes[0] else (n, h, w, c)
+    s[out].reorder(*tiles, a, b, lane)
+    s[half.name].compute_at(tiles[-1])
     *_, row, column, inner = axes_of(s.program, half.name)
     if len(axes) == 7:
         s[half.name].reorder(column, row, inner)

@@ -111,6 +111,47 @@ def dot_of_words(rows: int, columns: int, depth: int, vectors: InstructionSet) -
                                  multiply_add))
 
 
+def dot_of_pairs(rows: int, columns: int, depth: int, vectors: InstructionSet) -> Intrinsic:
+    """``dst: int32[rows, columns] += a[rows, depth] * b[depth // 2, columns, 2]``, words of 16
+    bits, of which an instruction adds two products; or (NEON) one to each lane, and the two words
+    of a lane are taken apart before.
+    """
+    lanes, made = vectors.lanes, vectors.words
+    _check_columns(columns, lanes)
+    words = LlvmType("int16", 2 * lanes)
+
+    def multiply_add(w: Writer, kind: LlvmType, flag: str, total: str, x: str, y: str) -> str:
+        if made is None:
+            return _one_by_one(w, kind, total, x, y)
+        x, y = (w.op(f"bitcast {kind} {operand} to {words}") for operand in (x, y))
+        products = w.call(made.instruction, kind, (words, x), (words, y))
+        return w.op(f"add {kind} {total}, {products}")
+
+    return Intrinsic(f"dot_of_pairs_{rows}x{columns}x{depth}_{lanes}{vectors.suffix}", "vectors",
+                     operand("dst", (rows, columns), "int32"),
+                     *grouped_product(rows, columns, depth, "int16", "int16", "int32"), "sum",
+                     needs=(made.needs,) if made else vectors.needs,
+                     lower=_rule(rows, columns, depth // 2, LlvmType("int32", lanes), 2,
+                                 multiply_add))
+
+
+def _one_by_one(w: Writer, kind: LlvmType, total: str, x: str, y: str) -> str:
+    """The sum with the products of even words, then of odd ones. All lanes of x are equal."""
+    words, lanes = kind.of("int16"), kind.lanes
+    pair = w.op(f"shufflevector {kind} {x}, {kind} poison, <2 x i32> <i32 0, i32 1>")
+    pair = w.op(f"bitcast <2 x i32> {pair} to <4 x i16>")
+    y = w.op(f"bitcast {kind} {y} to <{2 * lanes} x i16>")
+    for first in (0, 1):
+        places = ", ".join(f"i32 {2 * lane + first}" for lane in range(lanes))
+        left = w.op(f"shufflevector <4 x i16> {pair}, <4 x i16> poison, <{lanes} x i32> "
+                    f"splat (i32 {first})")
+        right = w.op(f"shufflevector <{2 * lanes} x i16> {y}, <{2 * lanes} x i16> poison, "
+                     f"<{lanes} x i32> <{places}>")
+        left, right = (w.op(f"sext {words} {half} to {kind}") for half in (left, right))
+        total = w.op(f"add {kind} {total}, {w.op(f'mul {kind} {left}, {right}')}")
+    return total
+
+
 def dot_by_steps(rows: int, columns: int, depth: int) -> Intrinsic:
     """As `dot` with uint8, for NEON without it: of 16 columns at a time, each of four steps is a
     register of bytes, widened to words, and an element of a multiplies all columns.
@@ -168,16 +209,16 @@ def _check_columns(columns: int, lanes: int) -> None:
         raise ValueError(f"Columns must be a multiple of {lanes}, not {columns}")
 
 
-def _rule(rows: int, columns: int, steps: int, kind: LlvmType, bytes_: int,
+def _rule(rows: int, columns: int, steps: int, kind: LlvmType, together: int,
           multiply_add: Callable[..., str]) -> Callable[[LlvmCall], bool]:
-    """`bytes_` elements of a, as many as a lane of `kind` holds, belong to one step."""
+    """`together` elements of a, as many as a lane of `kind` holds, belong to one step."""
     vectors = range(0, columns, kind.lanes)
     element, zero = LlvmType(kind.dtype), kind.const(-0.0 if kind.dtype == "float32" else 0)
 
     def lower(call: LlvmCall) -> bool:
-        dense = (1,) if bytes_ == 1 else (bytes_, 1)
+        dense = (1,) if together == 1 else (together, 1)
         if (call.tiles["dst"].pitches[-1:] != (1,) or call.tiles["b"].pitches[1:] != dense
-                or bytes_ > 1 and call.tiles["a"].pitches[-1] != 1):
+                or together > 1 and call.tiles["a"].pitches[-1] != 1):
             return False
         w, places = call.w, [(i, j) for i in range(rows) for j in vectors]
         flag = " contract" if call.contract else ""
@@ -186,14 +227,14 @@ def _rule(rows: int, columns: int, steps: int, kind: LlvmType, bytes_: int,
             return [w.op(f"load {kind}, ptr {call.at('dst', i, j)}, align 4") for i, j in places]
 
         def step(k: str, totals: list[str]) -> list[str]:
-            inner = (0,) if bytes_ > 1 else ()
-            row = [w.op(f"load {kind}, ptr {call.at('b', k, j, *inner)}, align {4 // bytes_}")
+            inner = (0,) if together > 1 else ()
+            row = [w.op(f"load {kind}, ptr {call.at('b', k, j, *inner)}, align {4 // together}")
                    for j in vectors]
-            column = w.op(f"mul nsw i64 {k}, {bytes_}") if bytes_ > 1 else k
+            column = w.op(f"mul nsw i64 {k}, {together}") if together > 1 else k
             result = []
             for i in range(rows):
                 x = _spread(w, kind, w.op(f"load {element}, ptr {call.at('a', i, column)}, "
-                                          f"align {4 // bytes_}"))
+                                          f"align {4 // together}"))
                 for y in row:
                     result.append(multiply_add(w, kind, flag, totals[len(result)], x, y))
             return result

@@ -51,7 +51,8 @@ def emit_functions(functions: Mapping[str, LlvmFunction], machine: Processor,
     """The module of these functions. With the `linkage` "internal" only it can call them, and they
     allocate nothing but what threads have for themselves.
     """
-    module = LlvmModule(frozenset(machine.features), machine.rounds, machine.floats)
+    module = LlvmModule(frozenset(machine.features), machine.rounds, machine.floats,
+                        machine.fuses)
     for name, function in functions.items():
         module.functions[name] = _function(module, name, function, machine, linkage)
     if machine.architecture == "riscv64":           # else the object declares that it has no floats

@@ -9,9 +9,11 @@ from compiler.ir import free_variables, is_index, linear, offset
 from compiler.te import (COMPARISONS, INDEX, Binary, Buffer, Call, Cast, Const, Expr, Field, Read,
                          Select, Var, bits, children, is_float, is_integer, is_record, numpy_dtype,
                          rint, walk)
+from compiler.tensorize import ranges
 
 from .float_ranges import ANY, float_range, limits
-from .floats import cast, float_binary, float_call, float_compare, float_extreme, rounded
+from .floats import (HELD_WHOLE, cast, float_binary, float_call, float_compare, float_extreme,
+                     rounded, rounded_product)
 from .integers import integer_abs, integer_binary, integer_compare
 from .lanes import Lanes
 from .writer import LlvmType, LlvmValue, Writer, constant, memory_type
@@ -71,6 +73,11 @@ class Expressions:
                 return self.binary(op, self.value(a), self.value(b))
             case Call(function, args):
                 return self._call(function, *map(self.value, args))
+            case Cast(Call("rint", (Binary("mul", Cast(a), Cast(b)),)), "int32") if (
+                    self._is_fused(a, b)):
+                lanes, (whole, share) = self.together(self.value(a), self.value(b))
+                return LlvmValue(rounded_product(self.w, lanes, whole, share),
+                                 LlvmType("int32", lanes))
             case Cast(Call("rint", (value,)), "int32") if self._holds_rounded(value):
                 inner = self.value(value)
                 return LlvmValue(rounded(self.w, inner.kind, inner.text), inner.kind.of("int32"))
@@ -128,6 +135,17 @@ class Expressions:
             kind = LlvmType(a.kind.dtype, lanes)
             return LlvmValue(float_call(self.w, function, kind, *texts), kind)
         return LlvmValue(integer_abs(self.w, a.kind, a.text), a.kind)  # the only one of integers
+
+    def _is_fused(self, a: Expr, b: Expr) -> bool:
+        """True if it is a vector of integers that float32 holds, times a float32, which one fused
+        multiply-add gives as integers.
+        """
+        if (a.dtype, b.dtype) != ("int32", "float32") or not self.w.module.fuses or not (
+                self._lanes_of(a)):
+            return False
+        (low, high), share = ranges.limits(a), float_range(b)
+        most, factor = max(-low, high), max(-share.low, share.high)
+        return not share.nan and most <= HELD_WHOLE and most * factor <= HELD_WHOLE / 4
 
     def _holds_rounded(self, value: Expr) -> bool:
         """True if it is a vector of float64 that rounds to integers of 32 bits."""

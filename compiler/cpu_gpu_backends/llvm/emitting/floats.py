@@ -66,6 +66,12 @@ def _extreme_of_bits(w: Writer, op: str, kind: LlvmType, a: str, b: str) -> str:
     return w.op(f"bitcast {word} {chosen} to {kind}")
 
 
+HELD_WHOLE = 1 << 24
+"""Integers up to here are float32."""
+
+_BITS_OF_ONE_AND_A_HALF = 0x4B400000
+"""Of 1.5 * 2**23 in float32."""
+
 _INFINITE = {"float16": 0x7C00, "float32": 0x7F800000, "float64": 0x7FF << 52}
 """The bits of infinity."""
 
@@ -104,6 +110,17 @@ def rounded(w: Writer, kind: LlvmType, a: str) -> str:
     places = ", ".join(f"i32 {2 * lane}" for lane in range(kind.lanes))
     return w.op(f"shufflevector {halves} {pairs}, {halves} poison, <{kind.lanes} x i32> "
                 f"<{places}>")
+
+
+def rounded_product(w: Writer, lanes: int, whole: str, share: str) -> str:
+    """Vectors of int32 times float32 as int32, rounded once, half to even: the last bits of a fused
+    sum with a number whose last bit is one. The integers are within 2**24, the products 2**22.
+    """
+    word, single = LlvmType("int32", lanes), LlvmType("float32", lanes)
+    number = w.op(f"sitofp {word} {whole} to {single}")
+    total = _intrinsic(w, "fma", single, number, share, single.const(1.5 * 2.0**23))
+    pattern = w.op(f"bitcast {single} {total} to {word}")
+    return w.op(f"sub {word} {pattern}, {word.const(_BITS_OF_ONE_AND_A_HALF)}")
 
 
 def _calculated(w: Writer, kind: LlvmType, *args: str) -> tuple[Any, ...]:

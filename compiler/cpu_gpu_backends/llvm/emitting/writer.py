@@ -94,6 +94,7 @@ class LlvmModule:
     features: frozenset[str] = frozenset()
     rounds: tuple[str, ...] = ROUNDED   # the floats that instructions round to integers
     floats: tuple[str, ...] = ROUNDED   # those that have instructions at all
+    fuses: bool = False                 # fused multiply-adds requantize
     functions: dict[str, str] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
     metadata: list[str] = field(default_factory=list)

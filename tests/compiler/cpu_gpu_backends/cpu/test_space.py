@@ -12,7 +12,7 @@ from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.cpu_gpu_backends.llvm.instruction_sets import AVX2, AVX512
 from compiler.cpu_gpu_backends.groups import recipe_from
-from compiler.cpu_gpu_backends.llvm import Kernel, build
+from compiler.cpu_gpu_backends.llvm import MACHINES, Kernel, build
 from compiler.graph import Builder, Graph, TensorType
 from compiler.plans import PlanRefused, Recorder, Task
 from tests.support.attention import Heads
@@ -56,15 +56,15 @@ def graph_of(kind: str) -> Graph:
             y = net.emit("transpose", "t", [given(1, 50, 70)], "y", perm=(0, 2, 1))
         case _:
             own = Net(5)
-            x = own.conv(own.input(1, 32, 10, 9), 32, (3, 3), pads=(1, 1, 1, 1))
+            x = own.conv(own.input(1, 32, 10, 9), 32, (3, 3), (2, 2), pads=(1, 1, 1, 1))
             return own.graph(x)
     return net.finish([y])
 
 
 @cache
-def tasks_of(kind: str) -> tuple[Task, ...]:
+def tasks_of(kind: str, machine: str = "") -> tuple[Task, ...]:
     recorder = Recorder()
-    CpuTarget(plans=recorder).compile(graph_of(kind))
+    CpuTarget(plans=recorder, machine=MACHINES.get(machine)).compile(graph_of(kind))
     return tuple(recorder.recorded)
 
 
@@ -118,7 +118,7 @@ def test_what_templates_decide() -> None:
 
 def test_decisions_of_other_processors() -> None:
     """The space depends on the vectors: here tiles of bytes, which this processor may not have."""
-    task = next(task for task in tasks_of("bytes") if "conv" in task.title)
+    task = next(task for task in tasks_of("bytes", "aarch64") if "conv" in task.title)
     recipe = recipe_from(task.body)
     names = {vectors: [decision.name for decision in
                        GroupSpace(task, recipe, vectors).candidate({}).decisions]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from compiler.cpu_gpu_backends.cpu.schedules import vectors as schedules_vectors
+from compiler.cpu_gpu_backends.cpu.schedules.byte_groups import dot_of
 from compiler.cpu_gpu_backends.cpu.schedules.vectors import vectors_of
 from compiler.cpu_gpu_backends.llvm import instruction_sets
 from compiler.cpu_gpu_backends.llvm.instruction_sets import (AVX512, INSTRUCTION_SETS,
@@ -56,4 +57,5 @@ def test_features_decide_what_the_schedules_use(monkeypatch) -> None:
     monkeypatch.setattr(schedules_vectors, "grants_tiles", lambda: True)
     vectors = vectors_of(SERVER, threads=2)
     assert (vectors.lanes, vectors.threads) == (16, 2) and vectors.sums_bytes and vectors.tiles
-    assert vectors.dot.needs == AVX512.dots[0].needs
+    assert dot_of(vectors.instructions, vectors.sums_bytes).needs == AVX512.dots[0].needs
+    assert not vectors.sums_words

@@ -7,15 +7,19 @@ import numpy as np
 import pytest
 
 from compiler import te
+from compiler.cpu_gpu_backends.cpu.schedules.byte_groups import dot_of, pairs_of
 from compiler.cpu_gpu_backends.cpu.schedules.schedule import schedule
 from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.cpu_gpu_backends.llvm import instruction_sets as sets
 from compiler.cpu_gpu_backends.llvm import MACHINES, Kernel, assembly, build, emit, host
 from compiler.cpu_gpu_backends.llvm.objects.jit import _object_code
+from compiler.cpu_gpu_backends.llvm.machine import Processor
 from compiler.graph.reference import evaluate_node
 from compiler.ir import Alloc, For, Program, Tensorized, Update, lower, verify, walk_stmts
+from compiler.ops.packed.quantized_blocks import NEAR, grouped_stem, stored
 from compiler.ops.records.node import Node
 from compiler.ops.registry import expression
+from compiler.schedule import Schedule
 from tests.support.float_graphs import assert_near
 
 AVX512, AVX2, SSE = (Vectors(sets.AVX512), Vectors(replace(sets.AVX2, registers=8)),
@@ -127,14 +131,17 @@ def test_products_of_any_number_of_rows_and_columns(
 
 QUANTIZED = {"pad_value": -9, "zp": 3, "lo": -128, "hi": 126}
 BYTES = ("int8", "int8", "int32", "float64")
+WORDS = ("int8", "int16", "int32", "float64")
 
 
-def byte_arrays(*shapes: tuple[int, ...], extreme: bool = False) -> list[np.ndarray]:
+def byte_arrays(*shapes: tuple[int, ...], extreme: bool = False, dtypes: tuple[str, ...] = BYTES
+                ) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     given = [rng.choice([-128, 127], shape) if extreme else rng.integers(-128, 128, shape)
              for shape in shapes[:2]]
-    return [*(array.astype(np.int8) for array in given),
-            rng.integers(-1000, 1000, shapes[2]).astype(np.int32), rng.random(shapes[3]) / 5000]
+    return [*(array.astype(dtype) for array, dtype in zip(given, dtypes, strict=False)),
+            rng.integers(-1000, 1000, shapes[2]).astype(np.int32),
+            (rng.random(shapes[3]) / 5000).astype(dtypes[3])]
 
 
 BYTE_CASES = [
@@ -145,17 +152,28 @@ BYTE_CASES = [
     ("qpacked_matmul", QUANTIZED, (17, 10), (6, 3, 16, 4))]
 
 
+WORD_CASES = [
+    ("qconv2d_blocks", {**SAME, **QUANTIZED}, (1, 2, 3, 13, 16), (3, 3, 1, 48, 16, 2)),
+    ("qconv2d_blocks", {**PLAIN, **QUANTIZED, "dilations": (1, 2)}, (1, 2, 4, 9, 16),
+     (4, 2, 3, 16, 16, 2)),
+    ("qconv2d_blocks", {**PLAIN, **QUANTIZED, "group": 2}, (2, 2, 3, 5, 16), (4, 1, 1, 8, 16, 2)),
+    ("qconv2d_into_blocks", {**SAME, **QUANTIZED}, (1, 3, 3, 7), (2, 3, 1, 5, 16, 2)),
+    ("qconv2d_into_blocks", {**SAME, **QUANTIZED}, (1, 1, 3, 7), (2, 3, 1, 3, 16, 2)),
+    ("qpacked_matmul", QUANTIZED, (17, 9), (6, 5, 16, 2))]
+
+
 @pytest.mark.parametrize("case", BYTE_CASES, ids=lambda case: case[0])
 @pytest.mark.parametrize("vectors", [AVX512, AVX2, SSE, Vectors(sets.AVX512, True),
                                      Vectors(replace(sets.AVX2, registers=8), True)], ids=str)
 def test_bytes_are_added_four_at_a_time(case, vectors: Vectors) -> None:
-    if vectors.sums_bytes and not host().has(*vectors.dot.needs):
-        pytest.skip(f"needs a processor with {', '.join(vectors.dot.needs)}")
+    dot = dot_of(vectors.instructions, vectors.sums_bytes)
+    if vectors.sums_bytes and not host().has(*dot.needs):
+        pytest.skip(f"needs a processor with {', '.join(dot.needs)}")
     op, attrs, x, w = case
     vector = (w[0] * 16,) if op == "qpacked_matmul" else (w[0], 16)
     made = program(op, attrs, x, w, vector, vector, vectors=vectors, dtypes=BYTES)
     named = {s.intrinsic.name for s in walk_stmts(made.body) if isinstance(s, Tensorized)}
-    assert named == {vectors.dot.name}
+    assert named == {dot.name}
     sums = [s for s in walk_stmts(made.body) if isinstance(s, Update) and s.axes]
     assert all(any(update in walk_stmts(s.body) for s in walk_stmts(made.body)
                    if isinstance(s, Tensorized)) for update in sums)      # of the last tile too
@@ -165,6 +183,80 @@ def test_bytes_are_added_four_at_a_time(case, vectors: Vectors) -> None:
     wanted = evaluate_node(Node(op, op, names, ("y",), attrs), given)
     np.testing.assert_array_equal(found, wanted)
     assert len(np.unique(found)) > 9
+
+
+@pytest.mark.parametrize("case", WORD_CASES, ids=lambda case: case[0])
+@pytest.mark.parametrize("near", [0, 1])
+@pytest.mark.parametrize("vectors", [AVX512, Vectors(sets.AVX2), SSE], ids=str)
+def test_words_are_added_two_at_a_time(case, vectors: Vectors, near: int) -> None:
+    """With scales of float64 of any sums, and of float32 of such as it holds."""
+    op, attrs, x, w = case
+    attrs, dtypes = {**attrs, "near": near}, (*WORDS[:3], "float32") if near else WORDS
+    vector = (w[0] * 16,) if op == "qpacked_matmul" else (w[0], 16)
+    made = program(op, attrs, x, w, vector, vector, vectors=vectors, dtypes=dtypes)
+    named = {s.intrinsic.name for s in walk_stmts(made.body) if isinstance(s, Tensorized)}
+    assert named == {pairs_of(vectors.instructions).name}
+    given = byte_arrays(x, w, vector, vector, extreme=True, dtypes=dtypes)
+    if op == "qconv2d_into_blocks":
+        weight = np.random.default_rng(1).choice([-128, 127], (w[0] * 16, x[1], 3, 3))
+        given[1] = grouped_stem(weight.astype(np.int16), False)
+    assert given[1].shape == w
+    found = build(made).compute({f"x{place}": array for place, array in enumerate(given)})["y"]
+    names = tuple(f"x{place}" for place in range(4))
+    wanted = evaluate_node(Node(op, op, names, ("y",), attrs), given)
+    np.testing.assert_array_equal(found, wanted)
+    assert len(np.unique(found)) > 9
+
+
+def test_words_stay_in_their_registers() -> None:
+    """Six pixels by sixteen channels, two vectors of weights, and no sum in memory."""
+    op, attrs, x, w = "qconv2d_blocks", {**PLAIN, **QUANTIZED}, (1, 4, 1, 60, 16), (
+        2, 1, 1, 32, 16, 2)
+    made = program(op, attrs, x, w, (2, 16), (2, 16), vectors=Vectors(sets.AVX2), dtypes=WORDS)
+    assert tile(made) == (1, 6)
+    machine = MACHINES["x86-64-v3"]
+    lines = assembly(emit(made, machine), machine).splitlines()
+    steps = [place for place, line in enumerate(lines) if "vpmaddwd" in line]
+    assert len(steps) % 12 == 0
+    assert not [line for line in lines[steps[0]:steps[-1]] if "rsp" in line]
+
+
+def rounded(sums: np.ndarray, scales: np.ndarray, machine: Processor, lanes: int = 8
+            ) -> tuple[np.ndarray, str]:
+    """What a kernel makes of sums by ``near`` requantization, and its assembly."""
+    x = te.placeholder(sums.shape, "int32", "x")
+    scale = te.placeholder(scales.shape, "float32", "scale")
+    attrs = {"zp": -5, "lo": -128, "hi": 127, "near": 1}
+    out = te.compute(sums.shape, lambda i, j: stored(attrs, x[i, j], scale[j]), "y")
+    s = Schedule(lower([out], "round"))
+    _, inner = s["y"].split("y_j", lanes)
+    s["y"].vectorize(inner)
+    made = verify(s.program)
+    text = assembly(emit(made, machine), machine)
+    return build(made, machine).compute({"x": sums, "scale": scales})["y"], text
+
+
+@pytest.mark.parametrize("name", ["host", "without fma"])
+def test_one_rounding_by_a_fused_multiply_add(name: str) -> None:
+    """As in whole numbers: ties, their neighbours, the greatest sums, multipliers of 16 bits."""
+    rng = np.random.default_rng(11)
+    machine = host() if name == "host" else host().without(*{"fma"} & set(host().features))
+    sums, mults, shifts = [], rng.integers(1 << 15, 1 << 16, 64), rng.integers(18, 40, 64)
+    mults[:16] = 1 << 15                                     # of which products are ties
+    for mult, shift in zip(mults, shifts, strict=True):
+        half = (2 * rng.integers(-140, 140, 300) + 1) * (1 << int(shift) - 1)
+        near = half // mult + rng.integers(-1, 2, 300)
+        far = rng.integers(-NEAR, NEAR, 200, endpoint=True)
+        sums.append(np.clip(np.concatenate([near, far, [NEAR, -NEAR, 0]]), -NEAR, NEAR))
+    columns = np.stack(sums, axis=1).astype(np.int32)
+    found, text = rounded(columns, np.ldexp(mults, -shifts).astype(np.float32), machine)
+    exact = columns.astype(np.int64) * mults
+    whole, rest = exact >> shifts, exact & (1 << shifts) - 1
+    half = 1 << shifts - 1
+    whole += (rest > half) | ((rest == half) & (whole & 1 == 1))
+    np.testing.assert_array_equal(found, np.clip(whole - 5, -128, 127))
+    assert ((rest == half) & (np.abs(whole) < 140)).sum() > 300
+    assert ("vfmadd" in text) == machine.fuses
 
 
 SPELLED = """

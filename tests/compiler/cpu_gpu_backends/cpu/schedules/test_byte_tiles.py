@@ -7,6 +7,7 @@ import pytest
 
 from compiler import te
 from compiler.cpu_gpu_backends.cpu import target
+from compiler.cpu_gpu_backends.cpu.schedules.byte_groups import dot_of
 from compiler.cpu_gpu_backends.cpu.schedules import vectors
 from compiler.cpu_gpu_backends.cpu.schedules.schedule import own_schedule, schedule
 from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
@@ -90,7 +91,7 @@ def test_rows_of_matrices(op: str, x: tuple, w: tuple, count: int) -> None:
     ("qconv2d_blocks", (1, 1, 5, 5, 16), (1, 1, 1, 4, 16, 4))])
 def test_vectors_where_they_take_less(op: str, x: tuple, w: tuple) -> None:
     made, found, wanted = computed(op, {**PLAIN, **QUANTIZED}, x, w)
-    assert set(named(made)) == {TILES.dot.name}
+    assert set(named(made)) == {dot_of(TILES.instructions, True).name}
     np.testing.assert_array_equal(found, wanted)
 
 
@@ -171,8 +172,10 @@ def test_steps_divide_the_depth() -> None:
 
 
 @pytest.mark.parametrize(("machine", "wanted"), [
-    ("aarch64", Vectors(NEON, True)), ("armv8-a", Vectors(NEON)),
-    ("x86-64", Vectors(ANY)), ("x86-64-v3", Vectors(AVX2)), ("armv7", Vectors(ANY)),
+    ("aarch64", Vectors(NEON, True, fuses=True)),
+    ("armv8-a", Vectors(NEON, sums_words=True, fuses=True)),
+    ("x86-64", Vectors(ANY, sums_words=True)),
+    ("x86-64-v3", Vectors(AVX2, sums_words=True, fuses=True)), ("armv7", Vectors(ANY)),
     ("riscv64", Vectors(SCALAR)),
     ("cortex-m7", Vectors(SMALL, doubles=False, stacked=256)),
     ("riscv32", Vectors(SMALL, singles=False, doubles=False, stacked=256))])

@@ -8,10 +8,12 @@ import pytest
 import lockstep
 from compiler.cpu_gpu_backends.cpu.segment import HostExecutable
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
+from compiler.cpu_gpu_backends.llvm import host
 from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.graph.lowering.winograd import Convolution, best_size
 from compiler.ops.families.convolutions import convolved_sums
 from compiler.plans import PlanRefused, Recorder, Table, Task
+from runtime.artifact.host import sizes_of
 from tests.support.float_graphs import assert_near, inputs_of
 from tests.support.slow_cases import some_fast
 
@@ -131,3 +133,115 @@ def test_ways_of_a_convolution_are_a_space() -> None:
         CpuTarget().measurable(task, "winograd 5", 0)
     with pytest.raises(PlanRefused, match="^Task must be a convolution as JSON: "):
         CpuTarget().space(Task("", "", "", '{"convolution": 3}'))
+
+
+# Integers
+
+
+@pytest.fixture
+def words(monkeypatch) -> CpuTarget:
+    """The target without instructions for products of bytes."""
+    if not host().has("avx2"):
+        pytest.skip("needs a processor with avx2")
+    monkeypatch.setenv("LOCKSTEP_CPU_WITHOUT", ",".join(
+        feature for feature in ("avx512f", "avxvnni") if host().has(feature)))
+    target = CpuTarget()
+    assert target.vectors.sums_words and target.vectors.fuses
+    return target
+
+
+def of_bytes(shape: tuple[int, ...], outputs: int, pads=(1, 1, 1, 1), most: int = 127,
+             residual: bool = False, shift: int = 26) -> Graph:
+    """With the greatest weights in some channels, and perhaps a residual that its sums meet."""
+    rng = np.random.default_rng(outputs)
+    net = Builder("net")
+    net.add_input("x", TensorType(shape, "int8"))
+    w = rng.integers(-most, most, (outputs, shape[1], 3, 3), np.int8, endpoint=True)
+    w[0], w[1:2], w[2:3] = most, -most - 1, most * rng.choice([-1, 1], w[2:3].shape)
+    arrays = {"w": w, "b": rng.integers(-9999, 9999, outputs).astype(np.int32),
+              "m": rng.integers(1 << 15, 1 << 16, outputs).astype(np.int32),
+              "s": rng.integers(shift, shift + 3, outputs).astype(np.int32)}
+    data = ["x"]
+    if residual:
+        arrays["f"] = rng.integers(-3000, 3000, outputs).astype(np.int16)
+        rows, columns = (extent + before + after - 2 for extent, before, after in zip(
+            shape[2:], pads[:2], pads[2:], strict=True))
+        net.add_input("r", TensorType((shape[0], outputs, rows, columns), "int8"))
+        data.append("r")
+    constants = [net.add_constant(name, array) for name, array in arrays.items()]
+    return net.finish([net.emit(
+        "qconv2d_add" if residual else "qconv2d", "conv", [*data, *constants], "y",
+        strides=(1, 1), pads=pads, pad_value=-7, zp=3, lo=-128, hi=126,
+        **({"fine": 3} if residual else {}))])
+
+
+def images(graph: Graph, extreme: bool = False) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(5)
+    return {name: (rng.choice([-128, 127], graph.values[name].shape) if extreme else
+                   rng.integers(-128, 128, graph.values[name].shape)).astype(np.int8)
+            for name in graph.inputs}
+
+
+@some_fast(4, "shape, outputs, pads, size, residual", [
+    (*image, size, residual) for image in (
+        ((2, 5, 7, 13), 33, (0, 2, 1, 0)), ((1, 33, 9, 4), 5, (2, 0, 0, 1)),
+        ((1, 16, 8, 8), 16, (1, 1, 1, 1)), ((3, 20, 3, 3), 20, (1, 1, 1, 1)))
+    for size in (2, 4) for residual in (False, True)])
+def test_integers_are_exact(words, shape, outputs: int, pads, size: int, residual: bool) -> None:
+    graph = of_bytes(shape, outputs, pads, residual=residual)
+    segment = words.compile(graph, lambda _: size)
+    assert ops(segment) == ["qwinograd_tiles", f"qwinograd_image{'_add' * residual}"]
+    threads = CpuTarget(threads=3).compile(graph, lambda _: size)
+    for extreme in (False, True):
+        given = images(graph, extreme)
+        wanted = evaluate(graph, given)["y"]
+        np.testing.assert_array_equal(segment(given)["y"], wanted)
+        np.testing.assert_array_equal(threads(given)["y"], wanted)
+        assert len(np.unique(wanted)) > 9
+
+
+@pytest.mark.parametrize(("channels", "most", "sizes"), [
+    (227, 127, (2, 4)), (228, 127, (2,)), (3640, 127, (2,)), (1, 1, (2, 4))])
+def test_they_compute_what_they_give_exactly(words, channels: int, most: int, sizes) -> None:
+    """128 times the sizes of 227 x 9 weights of 127 and 128 stay below 2^25; the sums at the
+    border are there, of both signs."""
+    graph, seen = of_bytes((1, channels, 4, 4), 3, (1, 1, 1, 1), most, shift=33), []
+    given = {"x": np.full((1, channels, 4, 4), -128, np.int8)}
+    wanted = evaluate(graph, given)["y"]
+
+    def size(convolution: Convolution) -> int:
+        seen.append(convolution.sizes)
+        return max(convolution.sizes)
+
+    np.testing.assert_array_equal(words.compile(graph, size)(given)["y"], wanted)
+    assert seen == [sizes] and set(Convolution.of({"strides": (1, 1)}, (3, channels, 3, 3), (
+        1, 3, 4, 4), "int8", sizes).times()) == {0, *sizes}
+
+
+def test_integers_have_a_plan_and_a_file(words, tmp_path) -> None:
+    """`cpu:plain` stores no larger weights; a plan decides; a file is read on any processor."""
+    graph, recorder = of_bytes((1, 64, 24, 24), 64), Recorder()
+    given = images(graph)
+    module = lockstep.compile(graph, "cpu", plans=recorder)
+    wanted, sizes = module(given)["y"], {}
+    task = next(task for task in recorder.recorded if task.title.startswith("products of"))
+    assert recorder.recorded[task] == "winograd 4"
+    for name, other in (("plain", lockstep.compile(graph, "cpu:plain")), ("words", module), *(
+            (text, lockstep.compile(graph, "cpu", plans=Table({task.digest: text})))
+            for text in ("direct", "winograd 2", "winograd 4"))):
+        np.testing.assert_array_equal(other(given)["y"], wanted)
+        sizes[name] = other.host_weight_bytes
+        words.measurable(task, "winograd 2", 0)()
+    assert sizes["plain"] == sizes["direct"] < sizes["winograd 2"] < sizes["words"]
+    assert sizes["winograd 4"] == sizes["words"] > 3.9 * sizes["plain"]
+    module.save(tmp_path / "net.lockstep")
+    loaded = lockstep.load(tmp_path / "net.lockstep")
+    np.testing.assert_array_equal(loaded(given)["y"], wanted)
+
+
+def test_a_file_of_another_processor() -> None:
+    """It was compiled where bytes are multiplied, so it says nothing of this one's products."""
+    sizes, form = sizes_of({"winograd": {}}), ({"strides": (1, 1)}, (64, 64, 3, 3), (1, 64, 24, 24))
+    assert sizes(Convolution.of(*form, "int8")) == 4
+    with pytest.raises(ValueError, match="must have a size"):
+        sizes(Convolution.of(*form))
