@@ -17,6 +17,7 @@ from compiler.graph.rewrite import Builder
 from compiler.graph.lowering.winograd import Convolution
 from compiler.native import digest
 from compiler.ops.families.convolutions import image_convolution
+from compiler.ops.packed.winograd import SIZES
 from compiler.ops.records.node import Attrs
 from compiler.plans import PlanRefused, Task
 from compiler.tune.chooser import PointChooser
@@ -59,7 +60,7 @@ def convolution_from(text: str) -> Convolution | None:
     try:
         entry = json.loads(text)[KEY]
         return Convolution.of(Attrs.from_json(entry["attrs"]), entry["weight"], entry["result"],
-                              entry["dtype"], entry["sizes"])
+                              entry.get("dtype", "float32"), entry.get("sizes", SIZES))
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise PlanRefused(f"Task must be a convolution as JSON: {error}") from None
 
