@@ -86,7 +86,7 @@ from accel.sim.timed import cycle
 from bench.frame import Bench, Sheet
 from bench.support import published as others
 from bench.support.roofs import roofs
-from bench.support.yardstick import yardstick
+from bench.support.timing import yardstick
 from compiler.frontend.onnx.importing import convert
 from compiler.graph import Graph, optimize, partition
 from compiler.graph.division.partition import ACCEL, subgraph

@@ -12,7 +12,7 @@ least ``--cycles`` (short instructions: the most events in a cycle), or ResNet-5
 of cycles a second of processor time: of the cycle simulator with time alone, with values, and with
 values and a timeline; of the slice of the RTL, time alone; of the Verilated RTL; and multiples of
 the last, which does ``verilated_kilocycles`` in the time in which CPython compiles part of its
-library (`bench.support.yardstick`). All must end with the same cycles.
+library (`yardstick` of `bench.support.timing`). All must end with the same cycles.
 
 `edits` makes each of `bench.support.edits.EDITS` in a copy of the packages, with nothing else. A
 child process runs random programs there on the simulator that `cycle.simulate` chooses and on the
@@ -69,7 +69,7 @@ from accel.sim.checking.geometries import quick_simulators
 from bench.frame import Bench, Sheet
 from bench.support.edits import EDITS, edited_tree, judged
 from bench.support.sizes import SIZES, digits_equal, geometry, graphs_equal, is_large
-from bench.support.yardstick import yardstick
+from bench.support.timing import yardstick
 from tests.support.networks import convolution_graph, resnet50_graph
 from compiler.frontend.onnx.importing import load as load_model
 from compiler.graph.passes.pipeline import optimize
