@@ -1,4 +1,4 @@
-"""How a processor takes the weights of integer products, and the scales of their sums."""
+"""The form in which a processor takes weights of integer products, and scales of their sums."""
 
 from dataclasses import dataclass
 

@@ -43,7 +43,7 @@ class _Scaled:
 
     @property
     def inverse(self) -> int:
-        """Of `odd` modulo 2^32, as int32."""
+        """The inverse of `odd` modulo 2^32, as int32."""
         return int(np.uint32(pow(self.odd, -1, 1 << 32)).astype(np.int32))
 
 

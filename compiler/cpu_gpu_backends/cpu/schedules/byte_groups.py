@@ -55,8 +55,8 @@ for _vectors in INSTRUCTION_SETS:
 
 
 def together_in(update: Update) -> int:
-    """How many products an instruction adds where these are of unsigned by signed bytes, or of
-    words, in int32, over several axes, the last of which runs within groups; else 0.
+    """The number of products that an instruction adds where these are of unsigned by signed bytes,
+    or of words, in int32, over several axes, the last of which runs within groups; else 0.
     """
     match update.value:
         case Binary("mul", Cast(Read() as x), Cast(Read() as w)):
