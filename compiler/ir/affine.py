@@ -8,7 +8,8 @@ are taken as mathematical integers: they never come near the limits of their typ
 from dataclasses import dataclass
 from math import gcd
 
-from compiler.te import INDEX, Binary, Buffer, Const, Expr, Var, children
+from compiler.te import INDEX, Binary, Buffer, Const, Expr, Var, free_variables
+
 
 Extents = dict[Var, int]
 """Known ranges: a variable that is listed runs from 0 to its extent, exclusive."""
@@ -49,12 +50,6 @@ def is_index(expr: Expr) -> bool:
     return isinstance(expr, Var | Const) and expr.dtype == INDEX
 
 
-def free_variables(expr: Expr) -> frozenset[Var]:
-    if isinstance(expr, Var):
-        return frozenset((expr,))
-    return frozenset().union(*(free_variables(child) for child in children(expr)))
-
-
 def affine(expr: Expr) -> tuple[dict[Var, int], int] | None:
     """Coefficients and constant when `expr` is affine in its variables, else None."""
     form = linear(expr)
@@ -65,18 +60,26 @@ def affine(expr: Expr) -> tuple[dict[Var, int], int] | None:
 
 def linear(expr: Expr, extents: Extents | None = None) -> Linear:
     """Linear form of an index expression; `extents` let divisions be resolved."""
+    known = getattr(expr, "_linear", None)
+    if known is not None:
+        return known
     if isinstance(expr, Const):
-        return Linear((), int(expr.value))
-    if not isinstance(expr, Binary) or expr.op not in _AFFINE:
-        return Linear(((expr, 1),))
-    extents, op = extents or {}, expr.op
-    a, b = linear(expr.a, extents), linear(expr.b, extents)
-    match op:
-        case "add": return _joined(a + b)
-        case "sub": return _joined(a - b)
-        case "mul": return _product(a, b)
-        case "min" | "max": return _extremum(op, a, b, extents)
-        case _: return _division(op, a, b, extents)
+        form = Linear((), int(expr.value))
+    elif not isinstance(expr, Binary) or expr.op not in _AFFINE:
+        form = Linear(((expr, 1),))
+    else:
+        extents, op = extents or {}, expr.op
+        a, b = linear(expr.a, extents), linear(expr.b, extents)
+        match op:
+            case "add": form = _joined(a + b)
+            case "sub": form = _joined(a - b)
+            case "mul": form = _product(a, b)
+            case "min" | "max": return _extremum(op, a, b, extents)
+            case _: return _division(op, a, b, extents)
+        if not (hasattr(expr.a, "_linear") and hasattr(expr.b, "_linear")):
+            return form
+    object.__setattr__(expr, "_linear", form)       # the same whatever the extents are
+    return form
 
 
 def _product(a: Linear, b: Linear) -> Linear:

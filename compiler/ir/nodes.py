@@ -36,9 +36,11 @@ LOOP_KINDS = ("serial", "unroll", "virtual_thread", *UNORDERED_KINDS)
 
 
 class Stmt:
-    """Base of all statements."""
+    """Base of all statements. What `__slots__` names is known of a statement once somebody has
+    asked, and no part of its value.
+    """
 
-    __slots__ = ()
+    __slots__ = ("_buffers", "_marks", "_variables")
 
 
 @dataclass(frozen=True, slots=True)

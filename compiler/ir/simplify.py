@@ -18,7 +18,8 @@ from .affine import Extents, from_linear, interval, is_index, linear
 from .arithmetic import apply_binary, apply_call, apply_cast
 from .nodes import (Alloc, Barrier, Binding, Combine, For, If, Seq, Stmt, Store, Tensorized,
                     Update)
-from .visit import map_binding, map_exprs
+from .visit import (expressions, is_marked, map_binding, map_exprs, mark, stmt_children,
+                    with_own_exprs, with_stmt_children)
 
 
 def conjuncts(condition: Expr) -> tuple[Expr, ...]:
@@ -32,56 +33,50 @@ def normalize(expr: Expr, extents: Extents | None = None) -> Expr:
     """Brings every maximal index sub-expression into affine normal form; nothing else changes, and
     what is normal already is the same object.
     """
+    known, extents = getattr(expr, "_normal", None), extents or {}
+    if known is True or known is not None and known == _extents_of(expr, extents):
+        return expr
     if is_index(expr):
-        form = from_linear(linear(expr, extents))
-        return expr if form == expr else form
-    before = te.children(expr)
-    after = tuple([normalize(child, extents) for child in before])
-    return expr if all(map(is_, before, after)) else te.with_children(expr, after)
+        form = linear(expr, extents)
+        new = from_linear(form)
+        made, always = expr if new == expr else new, all(
+            isinstance(atom, Var) for atom, _ in form.terms)
+    else:
+        before = te.children(expr)
+        after = tuple([normalize(child, extents) for child in before])
+        made = expr if all(map(is_, before, after)) else te.with_children(expr, after)
+        always = all(map(is_always_normal, after))
+    if always or made is expr:
+        object.__setattr__(made, "_normal", always or _extents_of(expr, extents))
+    return made
+
+
+def is_always_normal(expr: Expr) -> bool:
+    """True if an expression is known to be normal, whatever the extents of loops are."""
+    return getattr(expr, "_normal", None) is True
+
+
+def _extents_of(expr: Expr, extents: Extents) -> list[int | None]:
+    """The extents of the variables of an expression, in an order of its own."""
+    return [extents.get(var) for var in te.free_variables(expr)]
 
 
 def normalize_stmt(stmt: Stmt, extents: Extents | None = None) -> Stmt:
     """`normalize` every expression, knowing the extents of the loops around it."""
+    if is_marked(stmt, NORMAL):
+        return stmt
     extents = extents or {}
-    match stmt:
-        case For():
-            body = normalize_stmt(stmt.body, _inside(stmt, extents))
-            return stmt if body is stmt.body else replace(stmt, body=body)
-        case Seq(stmts):
-            parts = tuple([normalize_stmt(child, extents) for child in stmts])
-            return stmt if all(map(is_, stmts, parts)) else Seq(parts)
-        case Alloc(buffer, body):
-            inner = normalize_stmt(body, extents)
-            return stmt if inner is body else Alloc(buffer, inner)
-        case If(condition, body):
-            test, inner = normalize(condition, extents), normalize_stmt(body, extents)
-            return stmt if test is condition and inner is body else If(test, inner)
-        case Tensorized(_, binding, body):
-            inner = normalize_stmt(body, extents)
-            tiles = map_binding(binding, lambda e: normalize(e, extents))
-            return (stmt if inner is body and tiles is binding
-                    else replace(stmt, body=inner, binding=tiles))
-        case _:
-            return _normal(stmt, extents)
-
-
-_KNOWN: dict[tuple, tuple[Stmt, Stmt]] = {}
-_MOST = 4096
-
-
-def _normal(stmt: Stmt, extents: Extents) -> Stmt:
-    """A statement without others in it. Schedules normalize a program after every step, of which
-    most leaves most statements as they are.
-    """
-    key = id(stmt), *extents.items()
-    known = _KNOWN.get(key)
-    if known is not None and known[0] is stmt:
-        return known[1]
-    made = map_exprs(stmt, lambda expr: normalize(expr, extents))
-    _KNOWN[key] = stmt, made            # with the statement, which keeps its identity
-    while len(_KNOWN) > _MOST:
-        _KNOWN.pop(next(iter(_KNOWN)), None)
+    before = stmt_children(stmt)
+    inside = _inside(stmt, extents) if isinstance(stmt, For) else extents
+    after = tuple([normalize_stmt(child, inside) for child in before])
+    made = with_own_exprs(with_stmt_children(stmt, after), lambda expr: normalize(expr, extents))
+    if all(is_marked(child, NORMAL) for child in after) and all(
+            map(is_always_normal, expressions(made))):
+        mark(made, NORMAL)
     return made
+
+
+NORMAL = "normal"
 
 
 def _inside(loop: For, extents: Extents) -> Extents:

@@ -34,7 +34,8 @@ def walk_stmts(stmt: Stmt) -> Iterator[Stmt]:
         left.extend(reversed(stmt_children(node)))
 
 
-def _with_children(stmt: Stmt, new: tuple[Stmt, ...]) -> Stmt:
+def with_stmt_children(stmt: Stmt, new: tuple[Stmt, ...]) -> Stmt:
+    """The statement with other direct statements below it, in the order of `stmt_children`."""
     if all(map(is_, stmt_children(stmt), new)):
         return stmt
     match stmt:
@@ -45,14 +46,31 @@ def _with_children(stmt: Stmt, new: tuple[Stmt, ...]) -> Stmt:
         case _: return Seq(new)
 
 
-def rewrite_stmts(stmt: Stmt, rule: Callable[[Stmt], Stmt | None]) -> Stmt:
-    """Apply `rule` bottom-up; where it returns None the statement stays."""
+def is_marked(stmt: Stmt, name: str) -> bool:
+    """True if a rewriting of this name is known to leave the statement as it is, wherever it
+    stands.
+    """
+    return name in getattr(stmt, "_marks", ())
+
+
+def mark(stmt: Stmt, name: str) -> None:
+    object.__setattr__(stmt, "_marks", (name, *getattr(stmt, "_marks", ())))
+
+
+def rewrite_stmts(stmt: Stmt, rule: Callable[[Stmt], Stmt | None], name: str = "") -> Stmt:
+    """Apply `rule` bottom-up; where it returns None the statement stays. Where the rule looks at
+    the statement alone, it may have a name: what it leaves as it is, is not asked about again.
+    """
+    if name and is_marked(stmt, name):
+        return stmt
     new, before = stmt, stmt_children(stmt)
     if before:
-        after = tuple([rewrite_stmts(child, rule) for child in before])
+        after = tuple([rewrite_stmts(child, rule, name) for child in before])
         if not all(map(is_, before, after)):
-            new = _with_children(stmt, after)
+            new = with_stmt_children(stmt, after)
     result = rule(new)
+    if result is None and new is stmt and name:
+        mark(stmt, name)
     return new if result is None else result
 
 
@@ -61,7 +79,7 @@ def replace_stmt(root: Stmt, old: Stmt, new: Stmt) -> Stmt:
     if root is old:
         return new
     children = tuple([replace_stmt(child, old, new) for child in stmt_children(root)])
-    return _with_children(root, children) if children else root
+    return with_stmt_children(root, children) if children else root
 
 
 def path_to(root: Stmt, is_sought: Callable[[Stmt], bool]) -> tuple[Stmt, ...]:
@@ -88,25 +106,27 @@ def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
     """Apply `fn` to every expression that a statement below holds. What nothing changes is the same
     object.
     """
-    def rule(node: Stmt) -> Stmt | None:
-        match node:
-            case Store() | Update() | Combine():
-                before = (*node.indices, *node.values)
-                after = tuple([fn(expr) for expr in before])
-                if all(map(is_, before, after)):
-                    return None
-                count = len(node.indices)
-                return rebuilt(node, indices=after[:count], values=after[count:])
-            case If(condition, body):
-                new = fn(condition)
-                return None if new is condition else If(new, body)
-            case Tensorized():
-                binding = map_binding(node.binding, fn)
-                return None if binding is node.binding else replace(node, binding=binding)
-            case _:
-                return None
+    return rewrite_stmts(stmt, lambda node: with_own_exprs(node, fn))
 
-    return rewrite_stmts(stmt, rule)
+
+def with_own_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
+    """The statement with what `fn` makes of the expressions that it holds itself."""
+    match stmt:
+        case Store() | Update() | Combine():
+            before = (*stmt.indices, *stmt.values)
+            after = tuple([fn(expr) for expr in before])
+            if all(map(is_, before, after)):
+                return stmt
+            count = len(stmt.indices)
+            return rebuilt(stmt, indices=after[:count], values=after[count:])
+        case If(condition, body):
+            new = fn(condition)
+            return stmt if new is condition else If(new, body)
+        case Tensorized():
+            binding = map_binding(stmt.binding, fn)
+            return stmt if binding is stmt.binding else replace(stmt, binding=binding)
+        case _:
+            return stmt
 
 
 def map_binding(binding: Binding, fn: Callable[[Expr], Expr]) -> Binding:

@@ -5,8 +5,8 @@ from .dtypes import (HELD, INDEX, SMALL, bits, is_float, is_integer, is_record, 
                      numpy_dtype, record, record_fields, record_places)
 from .expr import (ARITHMETIC, BITWISE, COMPARISONS, FUNCTIONS, REDUCERS, Binary, Buffer, Call,
                    Cast, Const, Expr, Extent, Extern, Field, Read, Reduce, Select, Symbol, Var,
-                   as_expr, children, is_extent, is_number, rewrite, substitute, walk,
-                   with_children)
+                   as_expr, buffers_read, children, is_extent, is_number, rewrite, substitute,
+                   free_variables, walk, with_children)
 from .lanes import LaneSum
 from .reducer import Reducer, Reduction, neutral, reducer
 from .tensor import (Tensor, abs, all_of, any_of, cast, clamp, compute, const, erf, exp,

@@ -12,12 +12,12 @@ Integer operations wrap. `floordiv` and `mod` round towards minus infinity, `shr
 arithmetically for signed types, `rshift_rne(x, s)` is ``x / 2**s`` rounded half to even, once.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from math import prod
 from operator import is_
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -36,8 +36,34 @@ FUNCTIONS = frozenset("abs exp log sqrt tanh erf floor ceil rint tf32 pow sin co
 REDUCERS = frozenset("sum max min".split())
 
 
+Node = TypeVar("Node", bound=type)
+
+
+def hashed_once(kind: Node) -> Node:
+    """A frozen class whose instances have a slot `_hash`, and are hashed once: trees are long."""
+    compute = kind.__hash__
+
+    def known(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            found = compute(self)
+            object.__setattr__(self, "_hash", found)
+            return found
+
+    kind.__hash__ = known               # type: ignore[method-assign]
+    return kind
+
+
+class _Hashed:
+    """Base of what is hashed once and no expression."""
+
+    __slots__ = ("_hash",)
+
+
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class Buffer(_Hashed):
     """Storage of a fixed shape: the thing that reads and stores name.
 
     `scope` says where it lives: ``global`` (DRAM or host memory) or an on-chip buffer of a target.
@@ -101,9 +127,11 @@ def _apart(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 class Expr:
-    """Base of all expressions. `dtype` is the type of the value."""
+    """Base of all expressions. `dtype` is the type of the value. What `__slots__` names is known of
+    a node once somebody has asked, and no part of its value.
+    """
 
-    __slots__ = ()
+    __slots__ = ("_buffers", "_hash", "_linear", "_normal", "_variables")
     dtype: Any
 
     def __add__(self, other): return _binary("add", self, other)
@@ -171,6 +199,7 @@ class Symbol(Var):
     """An extent that is known when the program runs: a parameter of it, at least 1."""
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Read(Expr):
     buffer: Buffer
@@ -191,6 +220,7 @@ class Read(Expr):
         raise AttributeError(name)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Field(Expr):
     """One member of a record that was read: ``params[c].bias``."""
@@ -209,6 +239,7 @@ class Field(Expr):
         return record_fields(self.base.dtype)[self.name]
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Binary(Expr):
     op: str
@@ -227,6 +258,7 @@ class Binary(Expr):
         return "bool" if self.op in COMPARISONS else self.a.dtype
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Call(Expr):
     """A function of the math library (`FUNCTIONS`), of the type of its argument; ``pow`` has
@@ -256,6 +288,7 @@ class Call(Expr):
         return self.args[0].dtype
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Select(Expr):
     """`a` where `condition` holds, else `b`; only the chosen side is evaluated."""
@@ -276,6 +309,7 @@ class Select(Expr):
         return self.a.dtype
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Cast(Expr):
     """Conversion as NumPy's ``astype`` does it: integers wrap, floats truncate towards zero."""
@@ -287,6 +321,7 @@ class Cast(Expr):
         numpy_dtype(self.dtype)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Reduce(Expr):
     """`op` over every value of the reduction indices `axes` (name and extent of each)."""
@@ -305,6 +340,7 @@ class Reduce(Expr):
         return self.value.dtype
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class Extern(Expr):
     """An element of what a function outside of the language makes of whole tensors: `args` are the
@@ -388,14 +424,50 @@ def walk(node: Expr) -> Iterator[Expr]:
         left.extend(reversed(children(node)))
 
 
-def rewrite(node: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
+def free_variables(node: Expr) -> frozenset[Var]:
+    """The variables that an expression names."""
+    found = getattr(node, "_variables", None)
+    return _note_names(node)[0] if found is None else found
+
+
+def buffers_read(node: Expr) -> frozenset[Buffer]:
+    """The buffers that an expression reads."""
+    found = getattr(node, "_buffers", None)
+    return _note_names(node)[1] if found is None else found
+
+
+def _note_names(node: Expr) -> tuple[frozenset[Var], frozenset[Buffer]]:
+    parts = children(node)
+    variables, buffers = _joined(map(free_variables, parts)), _joined(map(buffers_read, parts))
+    if isinstance(node, Var):
+        variables = frozenset((node,))
+    elif isinstance(node, Read):
+        buffers |= {node.buffer}
+    object.__setattr__(node, "_variables", variables)
+    object.__setattr__(node, "_buffers", buffers)
+    return variables, buffers
+
+
+def _joined(sets: Iterable[frozenset]) -> frozenset:
+    """The union of sets; one of them where it holds all."""
+    whole: frozenset = frozenset()
+    for one in sets:
+        if not one <= whole:
+            whole = whole | one if whole else one
+    return whole
+
+
+def rewrite(node: Expr, rule: Callable[[Expr], Expr | None],
+            reading: frozenset[Buffer] | None = None) -> Expr:
     """Apply `rule` bottom-up; where it returns None the node stays. What nothing changes is the
-    same object.
+    same object. Where nothing but elements of some buffers changes, `reading` tells which.
     """
+    if reading is not None and reading.isdisjoint(buffers_read(node)):
+        return node
     new, parts = node, _CHILDREN.get(type(node))
     if parts is not None:
         before = parts(node)
-        after = tuple([rewrite(child, rule) for child in before])
+        after = tuple([rewrite(child, rule, reading) for child in before])
         if not all(map(is_, before, after)):
             new = with_children(node, after)
     result = rule(new)
@@ -418,4 +490,14 @@ def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
 
 def substitute(node: Expr, values: Mapping[Var, Expr]) -> Expr:
     """Replace variables."""
-    return rewrite(node, lambda n: values.get(n) if isinstance(n, Var) else None)
+    return _substituted(node, values, frozenset(values)) if values else node
+
+
+def _substituted(node: Expr, values: Mapping[Var, Expr], known: frozenset[Var]) -> Expr:
+    if known.isdisjoint(free_variables(node)):
+        return node
+    if isinstance(node, Var):
+        return values[node]
+    before = children(node)
+    after = tuple([_substituted(child, values, known) for child in before])
+    return node if all(map(is_, before, after)) else with_children(node, after)

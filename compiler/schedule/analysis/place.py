@@ -224,13 +224,16 @@ def hoist_guards(stmt: Stmt) -> Stmt:
                 parts = conjuncts(condition)
                 outside = [part for part in parts if _is_fixed(part, var)]
                 inside = [part for part in parts if not _is_fixed(part, var)]
-                return guarded(outside, replace(node, body=guarded(inside, body)))
+                guard = guarded(inside, body)
+                if not outside and guard == node.body:
+                    return None
+                return guarded(outside, replace(node, body=guard))
             case If(condition, If()):
                 return guarded(list(conjuncts(condition)), node.body)
             case _:
                 return None
 
-    return rewrite_stmts(stmt, rule)
+    return rewrite_stmts(stmt, rule, "hoisted")
 
 
 def _is_fixed(condition: Expr, var: Var) -> bool:
@@ -241,7 +244,8 @@ def _is_fixed(condition: Expr, var: Var) -> bool:
 
 def _flat(stmt: Stmt) -> Stmt | None:
     """Flattens sequences; a single statement needs none."""
-    if not isinstance(stmt, Seq):
+    if not isinstance(stmt, Seq) or len(stmt.stmts) != 1 and not any(
+            isinstance(child, Seq) for child in stmt.stmts):
         return None
     parts: list[Stmt] = []
     for child in stmt.stmts:
@@ -253,7 +257,7 @@ def finish(program: Program, body: Stmt) -> Program:
     """The program with a new body in normal form: indices normalized, guards as far out as
     possible.
     """
-    return replace(program, body=rewrite_stmts(hoist_guards(normalize_stmt(body)), _flat))
+    return replace(program, body=rewrite_stmts(hoist_guards(normalize_stmt(body)), _flat, "flat"))
 
 
 def swap(program: Program, old: Stmt, new: Stmt) -> Program:
