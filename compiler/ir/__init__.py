@@ -1,7 +1,8 @@
 """Loop programs: nodes, text, verifier, reference interpreter, simplifier, index sets."""
 
-from .affine import (Linear, affine, free_variables, from_linear, interval, is_index, linear,
-                     offset)
+from compiler.te import free_variables
+
+from .affine import Linear, affine, from_linear, interval, is_index, linear, offset
 from .build import lower
 from .index_sets import (Access, Box, Domain, Witness, accesses, bounds, conflict, covers,
                          footprint, hull, is_implied, loop_domain, negated, widest, witness)
@@ -13,6 +14,7 @@ from .simplify import conjuncts, normalize, normalize_stmt, simplify, simplify_s
 from .specialize import (bindings, concrete, extent_value, specialize, symbols_of,
                          values_in)
 from .verify import RULES, VerifyError, verify
-from .visit import (block, buffers_of, expressions, loops, map_buffers, map_exprs, path_to,
-                    reads, rebuilt, replace_axes, replace_stmt, rewrite_stmts, stmt_children,
-                    substitute_stmt, unblock, walk_stmts, writes)
+from .visit import (block, buffers_of, expressions, loops, map_buffers, map_exprs, map_reads,
+                    names_below, path_of, path_to, path_to_alloc, path_to_loop, reads, rebuilt,
+                    replace_axes, replace_stmt, rewrite_stmts, stmt_children, substitute_stmt,
+                    unblock, walk_stmts, writes)

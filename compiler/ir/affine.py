@@ -8,8 +8,7 @@ are taken as mathematical integers: they never come near the limits of their typ
 from dataclasses import dataclass
 from math import gcd
 
-from compiler.te import INDEX, Binary, Buffer, Const, Expr, Var, free_variables
-
+from compiler.te import INDEX, Binary, Buffer, Const, Expr, Var
 
 Extents = dict[Var, int]
 """Known ranges: a variable that is listed runs from 0 to its extent, exclusive."""

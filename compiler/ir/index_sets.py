@@ -12,12 +12,12 @@ from functools import lru_cache
 import islpy as isl
 
 from compiler.te import (INDEX, Binary, Buffer, Const, Expr, Extent, Read, Select, Symbol, Var,
-                         children)
+                         buffers_read, children, free_variables)
 
-from .affine import Linear, free_variables, from_linear, interval, is_index, linear
+from .affine import Linear, from_linear, interval, is_index, linear
 from .nodes import Combine, For, If, Stmt, Store, Update
 from .simplify import conjuncts
-from .visit import stmt_children
+from .visit import names_below, stmt_children
 
 KEPT = 4096                         # answers of each kind: schedules ask the same again and again
 _RELATIONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "!="}
@@ -95,40 +95,50 @@ def loop_domain(path: Iterable[Stmt]) -> Domain:
     return domain
 
 
-def accesses(stmt: Stmt, domain: Domain = Domain()) -> list[Access]:
-    """Every access that `stmt` makes, in order. A read under a `Select` has its condition."""
+def accesses(stmt: Stmt, domain: Domain = Domain(), of: frozenset[Buffer] | None = None
+             ) -> list[Access]:
+    """Every access that `stmt` makes, or those of some buffers, in order. A read under a `Select`
+    has its condition.
+    """
     found: list[Access] = []
-    _note(stmt, domain, found)
+    _note(stmt, domain, found, of)
     return found
 
 
-def _note(stmt: Stmt, domain: Domain, found: list[Access]) -> None:
+def _note(stmt: Stmt, domain: Domain, found: list[Access], of: frozenset[Buffer] | None) -> None:
+    if of is not None and of.isdisjoint(names_below(stmt)):
+        return
     match stmt:
         case For():
-            _note(stmt.body, domain.inside(stmt), found)
+            _note(stmt.body, domain.inside(stmt), found, of)
         case If(condition, body):
-            _note_reads(condition, domain, stmt, found)
-            _note(body, domain.where(condition), found)
+            _note_reads(condition, domain, stmt, found, of)
+            _note(body, domain.where(condition), found, of)
         case Store() | Update() | Combine():
             for expr in (*stmt.values, *stmt.indices):
-                _note_reads(expr, domain, stmt, found)
+                _note_reads(expr, domain, stmt, found, of)
             kind = "store" if isinstance(stmt, Store) else "update"
-            found += [Access(buffer, stmt.indices, kind, domain, stmt) for buffer in stmt.buffers]
+            found += [Access(buffer, stmt.indices, kind, domain, stmt) for buffer in stmt.buffers
+                      if of is None or buffer in of]
         case _:
             for child in stmt_children(stmt):
-                _note(child, domain, found)
+                _note(child, domain, found, of)
 
 
-def _note_reads(expr: Expr, domain: Domain, stmt: Stmt, found: list[Access]) -> None:
-    if isinstance(expr, Select):
-        _note_reads(expr.condition, domain, stmt, found)
-        _note_reads(expr.a, domain.where(expr.condition), stmt, found)
-        _note_reads(expr.b, domain.where(negated(expr.condition)), stmt, found)
+def _note_reads(expr: Expr, domain: Domain, stmt: Stmt, found: list[Access],
+                of: frozenset[Buffer] | None) -> None:
+    buffers = buffers_read(expr)
+    if not buffers or of is not None and of.isdisjoint(buffers):
         return
-    if isinstance(expr, Read):
+    if isinstance(expr, Select):
+        _note_reads(expr.condition, domain, stmt, found, of)
+        _note_reads(expr.a, domain.where(expr.condition), stmt, found, of)
+        _note_reads(expr.b, domain.where(negated(expr.condition)), stmt, found, of)
+        return
+    if isinstance(expr, Read) and (of is None or expr.buffer in of):
         found.append(Access(expr.buffer, expr.indices, "read", domain, stmt))
     for child in children(expr):
-        _note_reads(child, domain, stmt, found)
+        _note_reads(child, domain, stmt, found, of)
 
 
 def widest(found: Iterable[Access]) -> list[Access]:

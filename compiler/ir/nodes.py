@@ -40,7 +40,7 @@ class Stmt:
     asked, and no part of its value.
     """
 
-    __slots__ = ("_buffers", "_marks", "_variables")
+    __slots__ = ("_marks", "_names")
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,15 +57,18 @@ def mark(stmt: Stmt, name: str) -> None:
     object.__setattr__(stmt, "_marks", (name, *getattr(stmt, "_marks", ())))
 
 
-def rewrite_stmts(stmt: Stmt, rule: Callable[[Stmt], Stmt | None], name: str = "") -> Stmt:
+def rewrite_stmts(stmt: Stmt, rule: Callable[[Stmt], Stmt | None], name: str = "",
+                  naming: frozenset[Var | Buffer] | None = None) -> Stmt:
     """Apply `rule` bottom-up; where it returns None the statement stays. Where the rule looks at
     the statement alone, it may have a name: what it leaves as it is, is not asked about again.
+    Where nothing changes but what names some variables or buffers, `naming` tells which.
     """
-    if name and is_marked(stmt, name):
+    if name and is_marked(stmt, name) or (
+            naming is not None and naming.isdisjoint(names_below(stmt))):
         return stmt
     new, before = stmt, stmt_children(stmt)
     if before:
-        after = tuple([rewrite_stmts(child, rule, name) for child in before])
+        after = tuple([rewrite_stmts(child, rule, name, naming) for child in before])
         if not all(map(is_, before, after)):
             new = with_stmt_children(stmt, after)
     result = rule(new)
@@ -78,18 +81,65 @@ def replace_stmt(root: Stmt, old: Stmt, new: Stmt) -> Stmt:
     """`root` with the one statement that is `old` (the very object) exchanged."""
     if root is old:
         return new
+    if not names_below(old) <= names_below(root):
+        return root
     children = tuple([replace_stmt(child, old, new) for child in stmt_children(root)])
     return with_stmt_children(root, children) if children else root
 
 
-def path_to(root: Stmt, is_sought: Callable[[Stmt], bool]) -> tuple[Stmt, ...]:
-    """Statements from `root` down to the first that `is_sought`, or () when there is none."""
+def names_below(stmt: Stmt) -> frozenset[Var | Buffer]:
+    """The variables and buffers that a statement and those below it name."""
+    known = getattr(stmt, "_names", None)
+    if known is not None:
+        return known
+    parts = [*map(names_below, stmt_children(stmt))]
+    for expr in expressions(stmt):
+        parts += [te.free_variables(expr), te.buffers_read(expr)]
+    match stmt:
+        case For(var): parts.append(frozenset((var,)))
+        case Alloc(buffer): parts.append(frozenset((buffer,)))
+        case Store(): parts.append(frozenset((stmt.buffer,)))
+        case Update() | Combine(): parts.append(frozenset((*stmt.buffers, *stmt.axes)))
+        case Tensorized(_, binding, _): parts.append(frozenset(binding.begin))
+    names = frozenset[Var | Buffer]().union(*parts)
+    object.__setattr__(stmt, "_names", names)
+    return names
+
+
+def path_to(root: Stmt, is_sought: Callable[[Stmt], bool], naming: Var | Buffer | None = None
+            ) -> tuple[Stmt, ...]:
+    """Statements from `root` down to the first that `is_sought`, or () when there is none. `naming`
+    tells a name that is in it or below it.
+    """
+    if naming is not None and naming not in names_below(root):
+        return ()
     if is_sought(root):
         return (root,)
     for child in stmt_children(root):
-        if path := path_to(child, is_sought):
+        if path := path_to(child, is_sought, naming):
             return (root, *path)
     return ()
+
+
+def path_of(root: Stmt, stmt: Stmt) -> tuple[Stmt, ...]:
+    """Statements from `root` down to `stmt`, the very object, or () when it is not below."""
+    if root is stmt:
+        return (root,)
+    if names_below(stmt) <= names_below(root):
+        for child in stmt_children(root):
+            if path := path_of(child, stmt):
+                return (root, *path)
+    return ()
+
+
+def path_to_loop(root: Stmt, name: str) -> tuple[Stmt, ...]:
+    """Statements from `root` down to the loop over a variable, or () when there is none."""
+    return path_to(root, lambda s: isinstance(s, For) and s.var.name == name, Var(name))
+
+
+def path_to_alloc(root: Stmt, buffer: Buffer) -> tuple[Stmt, ...]:
+    """Statements from `root` down to the allocation of a buffer, or () when there is none."""
+    return path_to(root, lambda s: isinstance(s, Alloc) and s.buffer == buffer, buffer)
 
 
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
@@ -102,11 +152,20 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
         case _: return ()
 
 
-def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
+def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr],
+              naming: frozenset[Var | Buffer] | None = None) -> Stmt:
     """Apply `fn` to every expression that a statement below holds. What nothing changes is the same
-    object.
+    object. `naming` as `rewrite_stmts` has it.
     """
-    return rewrite_stmts(stmt, lambda node: with_own_exprs(node, fn))
+    return rewrite_stmts(stmt, lambda node: with_own_exprs(node, fn), naming=naming)
+
+
+def map_reads(stmt: Stmt, rule: Callable[[Read], Expr | None], buffers: frozenset[Buffer]) -> Stmt:
+    """Apply `rule` to every read of these buffers; where it returns None the read stays."""
+    def read(node: Expr) -> Expr | None:
+        return rule(node) if isinstance(node, Read) and node.buffer in buffers else None
+
+    return map_exprs(stmt, lambda expr: te.rewrite(expr, read, buffers), buffers)
 
 
 def with_own_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
@@ -141,7 +200,7 @@ def map_binding(binding: Binding, fn: Callable[[Expr], Expr]) -> Binding:
 
 def substitute_stmt(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
     """Replace variables in expressions. Loops and reduction axes stay: see `replace_axes`."""
-    return map_exprs(stmt, lambda expr: te.substitute(expr, values))
+    return map_exprs(stmt, lambda expr: te.substitute(expr, values), frozenset(values))
 
 
 def replace_axes(stmt: Stmt, axes: dict[Var, tuple[Var, ...]]) -> Stmt:
@@ -158,14 +217,12 @@ def replace_axes(stmt: Stmt, axes: dict[Var, tuple[Var, ...]]) -> Stmt:
             case _:
                 return None
 
-    return rewrite_stmts(stmt, rule)
+    return rewrite_stmts(stmt, rule, naming=frozenset(axes))
 
 
 def map_buffers(stmt: Stmt, new: dict[Buffer, Buffer]) -> Stmt:
     """Exchange buffers of the same rank wherever they are named."""
-    def read(node: Expr) -> Expr | None:
-        return replace(node, buffer=new[node.buffer]) if (
-            isinstance(node, Read) and node.buffer in new) else None
+    old = frozenset(new)
 
     def rule(node: Stmt) -> Stmt | None:
         match node:
@@ -176,7 +233,8 @@ def map_buffers(stmt: Stmt, new: dict[Buffer, Buffer]) -> Stmt:
             case _:
                 return None
 
-    return rewrite_stmts(map_exprs(stmt, lambda expr: te.rewrite(expr, read)), rule)
+    read = map_reads(stmt, lambda node: Read(new[node.buffer], node.indices), old)
+    return rewrite_stmts(read, rule, naming=old)
 
 
 def renamed(node: Any, name: Callable[[str], str]) -> Any:

@@ -13,10 +13,10 @@ from itertools import permutations
 
 from compiler.errors import DEFECT, Error
 from compiler.ir import Binding, For, Stmt, Store, Tensorized, Update
-from compiler.ir.affine import Linear, free_variables, from_linear, linear
+from compiler.ir.affine import Linear, from_linear, linear
 from compiler.ir.printer import expr_text
 from compiler.ir.simplify import normalize
-from compiler.te import INDEX, Binary, Cast, Const, Expr, Read, Reduce, Var, substitute
+from compiler.te import INDEX, Binary, Cast, Const, Expr, Read, Reduce, Var, free_variables, substitute
 
 from .intrinsic import ANY, Intrinsic
 from .normal import normal

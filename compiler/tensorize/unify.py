@@ -10,9 +10,9 @@ a table, is unified like any other expression.
 
 from collections.abc import Iterator, Mapping
 
-from compiler.ir.affine import free_variables, from_linear, linear
+from compiler.ir.affine import from_linear, linear
 from compiler.te import (INDEX, Binary, Call, Cast, Const, Expr, Field, Read, Select, Var, children,
-                         is_integer, rewrite, substitute, walk)
+                         free_variables, is_integer, rewrite, substitute, walk)
 
 from .intrinsic import ANY, Intrinsic, Operand
 from .normal import casts_join, is_signed_integer, negated, normal

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from compiler import te
 from compiler.ir import (Access, Alloc, Barrier, Domain, For, If, Program, Seq, Stmt, accesses,
                          conflict, rewrite_stmts, stmt_text, walk_stmts)
-from compiler.ir.affine import free_variables
-from compiler.te import Expr, Extent, Read, Var
+from compiler.te import Expr, Extent, Read, Var, free_variables
 
 from .kernels import OWN, THREADS, is_of_warps, refuse, sequence
 

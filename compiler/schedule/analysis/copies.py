@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from compiler.ir import (For, If, Program, Stmt, Write, block, map_exprs, path_to, rebuilt,
+from compiler.ir import (For, If, Program, Stmt, Write, block, map_exprs, path_of, rebuilt,
                          replace_stmt, rewrite_stmts, unblock)
 from compiler.te import Buffer, Expr, Read, rewrite
 
@@ -38,7 +38,7 @@ def in_turns(stmt: Stmt, copies: dict[Buffer, tuple[Buffer, Expr]]) -> Stmt:
 
 def allocated_around(program: Program, old: Stmt, new: Stmt, buffers: tuple[Buffer, ...]) -> Stmt:
     """The program's body with `new` in place of `old`, and the buffers allocated in its block."""
-    path = path_to(program.body, lambda s: s is old)
+    path = path_of(program.body, old)
     owner = next((s for s in reversed(path[:-1]) if isinstance(s, For | If)), None)
     whole = program.body if owner is None else owner.body
     present, stmts = unblock(replace_stmt(whole, old, new))

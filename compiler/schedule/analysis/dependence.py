@@ -11,7 +11,7 @@ from itertools import combinations_with_replacement
 from typing import NoReturn
 
 from compiler.ir import (Access, Alloc, Combine, For, Program, Stmt, Update, Witness, accesses,
-                         loop_domain, path_to, stmt_children, stmt_text, walk_stmts, witness)
+                         loop_domain, path_of, stmt_children, stmt_text, walk_stmts, witness)
 from compiler.ir.affine import linear
 from compiler.te import Var, is_float
 
@@ -134,7 +134,7 @@ def earlier(order: Iterable[Var], a: str = "a", b: str = "b") -> str:
 
 def program_order(root: Stmt, a: Stmt, b: Stmt) -> str:
     """The condition that an instance of `a` runs before one of `b`, two statements below `root`."""
-    first, second = (path_to(root, lambda s, stmt=stmt: s is stmt) for stmt in (a, b))
+    first, second = (path_of(root, stmt) for stmt in (a, b))
     common = [ancestor for ancestor, other in zip(first, second) if ancestor is other]
     loops = [stmt.var for stmt in common if isinstance(stmt, For)]
     if a is b or not _is_before(common[-1], first[len(common)], second[len(common)]):

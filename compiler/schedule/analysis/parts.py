@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from compiler.ir import (Alloc, Box, Domain, For, If, Program, Stmt, Store, Tensorized, Write,
                          block, conjuncts, from_linear, is_implied, linear, loop_domain, loops,
-                         map_exprs, normalize, path_to, rebuilt, rewrite_stmts, walk_stmts)
+                         normalize, path_of, rebuilt, rewrite_stmts, substitute_stmt,
+                         walk_stmts)
 from compiler.te import INDEX, Binary, Const, Expr, Extent, Var, as_expr, substitute
 
 from .elements import Digit, digit_values, iteration_of
@@ -88,7 +89,7 @@ def shrunk(program: Program, stage: Stage, found: Sequence[Write], axes: Axes, b
     stmt = stage.stmt
     if any(len(digits) > 1 for digits in axes):
         stmt = _without_ends(program, stage, found[0])
-    stmt = map_exprs(stmt, lambda expr: substitute(expr, moved))
+    stmt = substitute_stmt(stmt, moved)
     guards = {side.last: side.ends for side in sides}
     stmt = _with_loops(stmt, extents, guards)
     if not (all(isinstance(write, Store) for write in found) and is_safe(program, stmt, around)):
@@ -157,7 +158,7 @@ def unfused(program: Program, stage: Stage, found: Sequence[Write], primitive: s
     """
     name = stage.buffer.name
     require_nothing_inside(program, stage, primitive)
-    path = path_to(stage.stmt, lambda s: s is found[0])
+    path = path_of(stage.stmt, found[0])
     for stmt in path:
         if isinstance(stmt, Tensorized):
             refuse(primitive, f"{name} must not be used by {stmt.intrinsic.name} already: its axes "
@@ -186,7 +187,7 @@ def element_of(program: Program, stage: Stage, write: Write, axes: tuple[Var, ..
     """The values of the stage's loops, those that reduce left out, where the write computes the
     element at `axes`.
     """
-    domain = loop_domain(path_to(stage.stmt, lambda s: s is write))
+    domain = loop_domain(path_of(stage.stmt, write))
     values = iteration_of(write.indices, axes, domain)
     known = {axis: e for axis, e in zip(axes, stage.buffer.shape) if isinstance(e, int)}
     own = [var for var in domain.vars if var not in _reduced(write)]
@@ -200,7 +201,7 @@ def element_of(program: Program, stage: Stage, write: Write, axes: tuple[Var, ..
 def _elements(program: Program, stage: Stage, write: Write, axes: tuple[Var, ...],
               primitive: str) -> tuple[dict[Var, Expr], Domain]:
     """`element_of`, and the iterations over all elements and what reduces to them."""
-    around = loop_domain(path_to(program.body, lambda s: s is stage.stmt)[:-1])
+    around = loop_domain(path_of(program.body, stage.stmt)[:-1])
     reduced = [(s.var, s.extent) for s in loops(stage.stmt) if s.var in _reduced(write)]
     domain = Domain((*around.loops, *zip(axes, stage.buffer.shape), *reduced), around.conditions)
     return element_of(program, stage, write, axes, primitive), domain

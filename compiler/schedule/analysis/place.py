@@ -9,8 +9,9 @@ from typing import NoReturn
 from compiler.errors import DEFECT, Error
 from compiler.ir import (Access, Alloc, Domain, For, If, Program, Seq, Stmt, Tensorized, Write,
                          accesses, buffers_of, conjuncts, covers, extent_text, free_variables,
-                         is_implied, loop_domain, loops, normalize_stmt, path_to, program_text,
-                         reads, replace_stmt, rewrite_stmts, unblock, walk_stmts, widest, writes)
+                         is_implied, loop_domain, loops, names_below, normalize_stmt, path_of,
+                         path_to_alloc, path_to_loop, program_text, reads, replace_stmt,
+                         rewrite_stmts, unblock, walk_stmts, widest, writes)
 from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, all_of, as_expr, walk
 
 __all__ = ["Nest", "ScheduleError", "Stage", "find_buffer", "find_loop", "find_stage", "finish",
@@ -33,7 +34,7 @@ def refuse(primitive: str, fact: str, program: Program, place: Stmt | None = Non
 
 def find_loop(program: Program, name: str, primitive: str) -> tuple[Stmt, ...]:
     """The statements from the body of the program down to the loop over `name`."""
-    path = path_to(program.body, lambda s: isinstance(s, For) and s.var.name == name)
+    path = path_to_loop(program.body, name)
     if not path:
         known = ", ".join(loop.var.name for loop in loops(program.body))
         refuse(primitive, f"loop must be one of {known}, not {name!r}", program)
@@ -66,11 +67,11 @@ def find_stage(program: Program, name: str, primitive: str) -> Stage:
     buffer = find_buffer(program, name, primitive)
     if buffer in program.inputs:
         refuse(primitive, f"{name} must be computed by the program, not an input", program)
-    path = path_to(program.body, lambda s: isinstance(s, Alloc) and s.buffer == buffer)
+    path = path_to_alloc(program.body, buffer)
     alloc = path[-1] if path else None
     home = alloc.body if isinstance(alloc, Alloc) else program.body
-    writers = [stmt for stmt in unblock(home)[1]
-               if any(buffer in write.buffers for write in writes(stmt))]
+    writers = [stmt for stmt in unblock(home)[1] if buffer in names_below(stmt)
+               and any(buffer in write.buffers for write in writes(stmt))]
     if len(writers) != 1:
         refuse(primitive, f"{name} must be computed by one statement of its block, "
                           f"not by {len(writers)}", program, alloc)
@@ -106,7 +107,7 @@ def writes_of(program: Program, stage: Stage, primitive: str) -> tuple[Write, ..
                stage.stmt)
     inside = {s.buffer for s in walk_stmts(stage.stmt) if isinstance(s, Alloc)}
     found = [write for write in writes(stage.stmt) if not inside.issuperset(write.buffers)]
-    parent = (stage.stmt, *path_to(stage.stmt, lambda s: s is own[0]))[-2]
+    parent = (stage.stmt, *path_of(stage.stmt, own[0]))[-2]
     beside = unblock(parent)[1] if isinstance(parent, Seq) else own
     outputs = {buffer for write in found for buffer in write.buffers}
     for write in found:
@@ -150,8 +151,8 @@ def is_complete(program: Program, buffer: Buffer) -> bool:
     """True if every element holds a value when the buffer is read, in every iteration around."""
     if buffer in program.inputs:
         return True
-    path = path_to(program.body, lambda s: isinstance(s, Alloc) and s.buffer == buffer)
-    written = [a for a in accesses(program.body) if a.is_write and a.buffer == buffer]
+    path = path_to_alloc(program.body, buffer)
+    written = [a for a in accesses(program.body, of=frozenset((buffer,))) if a.is_write]
     return covers(written, loop_domain(path), buffer.shape)
 
 
@@ -171,13 +172,14 @@ def _is_inside(read: Access) -> bool:
 
 
 def names_in_use(program: Program) -> set[str]:
-    return ({loop.var.name for loop in loops(program.body)} | set(buffers_of(program))
-            | {symbol.name for symbol in program.parameters})
+    return {one.name for one in (*program.inputs, *program.outputs, *program.parameters,
+                                 *names_below(program.body))}
 
 
 def require_free(program: Program, names: tuple[str, ...], primitive: str):
+    used = names_in_use(program)
     for position, name in enumerate(names):
-        if name in names_in_use(program) or name in names[:position]:
+        if name in used or name in names[:position]:
             refuse(primitive, f"name {name!r} must not be in use", program)
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from compiler.ir import (Alloc, Box, Domain, For, If, Program, Seq, Stmt, Store, Tensorized, Write,
                          accesses, block, conjuncts, extent_text, free_variables, hull, is_implied,
-                         loop_domain, loops, map_exprs, path_to, rebuilt, replace_stmt,
+                         loop_domain, loops, map_reads, path_of, rebuilt, replace_stmt,
                          rewrite_stmts, unblock, walk_stmts, widest)
-from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, as_expr, rewrite, substitute
+from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, as_expr, substitute
 
 from compiler.schedule.analysis.dependence import find_dependence, refuse_dependence
 from compiler.schedule.analysis.elements import Digit, digits_of
@@ -77,8 +77,7 @@ def compute_at(program: Program, stage: str, loop: str) -> Program:
         return compute_at(sunk, stage, loop)
     target = path[-1]
     domain = loop_domain(_with_guards(path, threads))
-    readers = widest(a for a in accesses(program.body)
-                     if a.kind == "read" and a.buffer in buffers)
+    readers = widest(a for a in accesses(program.body, of=frozenset(buffers)) if a.kind == "read")
     box = hull(readers, frozenset(domain.vars) - threads, part.buffer.shape)
     new = {buffer: replace(buffer, shape=box.extents) for buffer in buffers}
     producer = _rebased(shrunk(program, part, found, axes, box, domain), new, box)
@@ -86,7 +85,7 @@ def compute_at(program: Program, stage: str, loop: str) -> Program:
     assert isinstance(consumer, For)
     placed = replace(consumer, body=_placed(consumer.body, tuple(new.values()), producer, threads))
     body = rewrite_stmts(program.body, lambda node: node.body if isinstance(node, Alloc)
-                         and node.buffer in new else None)
+                         and node.buffer in new else None, naming=frozenset(new))
     moved = finish(program, replace_stmt(replace_stmt(body, target, placed), part.stmt, Seq(())))
     require_cooperation(moved, "compute_at")
     return moved
@@ -139,7 +138,7 @@ def _target(program: Program, stage: Stage, buffers: tuple[Buffer, ...],
         refuse("compute_at", f"loop {loop} must be around the readers of {name}",
                program, path[-1])
     inside = inside_of(path)
-    readers = [a for a in accesses(program.body) if a.kind == "read" and a.buffer in buffers]
+    readers = [a for a in accesses(program.body, of=frozenset(buffers)) if a.kind == "read"]
     for access in readers:
         if id(access.stmt) not in inside:
             refuse("compute_at", f"all readers of {access.buffer.name} must be inside {loop}",
@@ -196,17 +195,15 @@ def _rebased(stmt: Stmt, new: dict[Buffer, Buffer], box: Box) -> Stmt:
         return tuple(index if low == Const(0, INDEX) else index - low
                      for index, low in zip(indices, box.lower))
 
-    def read(node: Expr) -> Expr | None:
-        return Read(new[node.buffer], offset(node.indices)) if (
-            isinstance(node, Read) and node.buffer in new) else None
-
     def write(node: Stmt) -> Stmt | None:
         if isinstance(node, Write) and node.buffers[0] in new:
             return rebuilt(node, buffers=tuple(new[buffer] for buffer in node.buffers),
                            indices=offset(node.indices))
         return None
 
-    return rewrite_stmts(map_exprs(stmt, lambda expr: rewrite(expr, read)), write)
+    old = frozenset(new)
+    read = map_reads(stmt, lambda node: Read(new[node.buffer], offset(node.indices)), old)
+    return rewrite_stmts(read, write, naming=old)
 
 
 def _placed(body: Stmt, new: tuple[Buffer, ...], producer: Stmt, threads: frozenset[Var]) -> Stmt:
@@ -215,7 +212,7 @@ def _placed(body: Stmt, new: tuple[Buffer, ...], producer: Stmt, threads: frozen
         return If(body.condition, _placed(body.body, new, producer, threads))
     buffers, stmts = unblock(body)
     first = next(i for i, stmt in enumerate(stmts)
-                 if any(a.kind == "read" and a.buffer in new for a in accesses(stmt)))
+                 if any(a.kind == "read" for a in accesses(stmt, of=frozenset(new))))
     return block((*new, *buffers), (*stmts[:first], producer, *stmts[first:]))
 
 
@@ -256,25 +253,22 @@ def compute_inline(program: Program, stage: str) -> Program:
     axes = tuple(Var(f"[{d}]") for d in range(len(part.buffer.shape)))  # no names of the program
     value = substitute(store.value, element_of(program, part, store, axes, "compute_inline"))
 
-    def read(node: Expr) -> Expr | None:
-        if isinstance(node, Read) and node.buffer == part.buffer:
-            return substitute(value, dict(zip(axes, node.indices)))
-        return None
-
     rest = Seq(()) if len(found) == 1 else replace_stmt(part.stmt, store, Seq(()))
     home = replace_stmt(part.home, part.stmt, rest)
-    inlined = map_exprs(home, lambda expr: rewrite(expr, read))
+    inlined = map_reads(home, lambda read: substitute(value, dict(zip(axes, read.indices))),
+                        frozenset((part.buffer,)))
     return finish(program, replace_stmt(program.body, part.alloc, inlined))
 
 
 def require_unchanged_reads(program: Program, stage: Stage, primitive: str):
     """Refuses to move a stage behind a statement that overwrites what it reads."""
-    path = path_to(program.body, lambda s: s is stage.stmt)
+    path = path_of(program.body, stage.stmt)
     around = loop_domain(path[:-1])
     stmts = unblock(stage.home)[1]
     later = next(place for place, stmt in enumerate(stmts) if stmt is stage.stmt) + 1
     reads = [a for a in accesses(stage.stmt, around) if a.kind == "read"]
-    writes = [a for stmt in stmts[later:] for a in accesses(stmt, around) if a.is_write]
+    read = frozenset(access.buffer for access in reads)
+    writes = [a for stmt in stmts[later:] for a in accesses(stmt, around, read) if a.is_write]
     if dependence := find_dependence(reads, writes, around.vars, "true"):
         refuse_dependence(primitive, f"{stage.buffer.name} must read nothing that is written after "
                                      f"it", program, dependence)

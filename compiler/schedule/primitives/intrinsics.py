@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from compiler.ir import (For, Program, Stmt, Store, Update, expr_text, path_to, rewrite_stmts,
-                         walk_stmts)
+from compiler.ir import (For, Program, Stmt, Store, Update, expr_text, path_to, path_to_loop,
+                         rewrite_stmts, walk_stmts)
 from compiler.te import Const, as_expr
 from compiler.tensorize import Intrinsic
 from compiler.tensorize.match import MatchError, match
@@ -84,8 +84,7 @@ def _first(nest: Stmt, intrinsics: Iterable[Intrinsic]) -> Stmt | None:
 
 
 def _nest(program: Program, place: str) -> Stmt:
-    around = path_to(program.body, lambda s: isinstance(s, For) and s.var.name == place)
-    if around:
+    if path_to_loop(program.body, place):
         return find_loop(program, place, "tensorize")[-1]
     path = path_to(program.body, lambda s: isinstance(s, Store | Update)
                    and s.buffer.name == place)

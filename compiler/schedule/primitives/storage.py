@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from compiler.ir import (Alloc, For, Program, Stmt, Store, Tensorized, Write, accesses, block,
-                         free_variables, loop_domain, map_buffers, map_exprs, path_to,
-                         replace_stmt, rewrite_stmts, substitute_stmt, unblock, walk_stmts, writes)
-from compiler.te import Buffer, Expr, Read, Var, rewrite, substitute
+                         free_variables, loop_domain, map_buffers, map_reads, path_of,
+                         path_to_alloc, replace_stmt, rewrite_stmts, substitute_stmt, unblock,
+                         walk_stmts, writes)
+from compiler.te import Buffer, Expr, Read, Var, substitute
 
 from compiler.schedule.analysis.place import (Stage, find_buffer, find_stage, finish, guarded,
                                               is_complete, naive_nest, refuse, require_free)
@@ -71,16 +72,15 @@ def cache_read(program: Program, buffer: str, scope: str, readers: Sequence[str]
 
 
 def _home(program: Program, buffer: Buffer) -> Stmt:
-    path = path_to(program.body, lambda s: isinstance(s, Alloc) and s.buffer == buffer)
+    path = path_to_alloc(program.body, buffer)
     return path[-1].body if path and isinstance(path[-1], Alloc) else program.body
 
 
 def _readers(program: Program, buffer: Buffer, names: Sequence[str] | None) -> set[str]:
     """The buffers whose stages read `buffer` and shall read the copy, by name."""
     reading = {}
-    for access in accesses(program.body):
-        if access.kind == "read" and access.buffer == buffer and (
-                isinstance(access.stmt, Write)):
+    for access in accesses(program.body, of=frozenset((buffer,))):
+        if access.kind == "read" and isinstance(access.stmt, Write):
             for written in access.stmt.buffers:
                 reading.setdefault(written.name, access.stmt)
     wanted = set(reading if names is None else names)
@@ -104,27 +104,27 @@ def _writes_any(write: Write, names: set[str]) -> bool:
 
 def _first_reader(program: Program, buffer: Buffer, stmts: tuple[Stmt, ...],
                   reading: set[str]) -> int:
+    own = frozenset((buffer,))
     for stmt in stmts:
         if any(buffer in write.buffers for write in writes(stmt)):
             inside = [w for w in writes(stmt) if _writes_any(w, reading)]
-            if inside and any(a.buffer == buffer and a.stmt is inside[0] for a in accesses(stmt)):
+            if inside and any(a.stmt is inside[0] for a in accesses(stmt, of=own)):
                 refuse("cache_read", f"{buffer.name} must be complete before "
                                      f"{inside[0].buffers[0].name} reads it", program, inside[0])
     return next(p for p, stmt in enumerate(stmts)
-                if any(a.kind == "read" and a.buffer == buffer for a in accesses(stmt))
+                if any(a.kind == "read" for a in accesses(stmt, of=own))
                 and any(_writes_any(write, reading) for write in writes(stmt)))
 
 
 def _redirected(stmt: Stmt, old: Buffer, new: Buffer, reading: set[str]) -> Stmt:
-    def read(node: Expr) -> Expr | None:
-        return Read(new, node.indices) if isinstance(node, Read) and node.buffer == old else None
+    own = frozenset((old,))
 
     def rule(node: Stmt) -> Stmt | None:
         if isinstance(node, Write) and _writes_any(node, reading):
-            return map_exprs(node, lambda expr: rewrite(expr, read))
+            return map_reads(node, lambda read: Read(new, read.indices), own)
         return None
 
-    return rewrite_stmts(stmt, rule)
+    return rewrite_stmts(stmt, rule, naming=own)
 
 
 def _holes(program: Program, buffer: Buffer, axes: tuple[Var, ...],
@@ -134,8 +134,8 @@ def _holes(program: Program, buffer: Buffer, axes: tuple[Var, ...],
         return []
     stage = find_stage(program, buffer.name, primitive)
     nest = naive_nest(program, stage, primitive)
-    around = path_to(program.body, lambda s: s is stage.stmt)
-    inner = path_to(stage.stmt, lambda s: s is nest.writes[0])
+    around = path_of(program.body, stage.stmt)
+    inner = path_of(stage.stmt, nest.writes[0])
     known = {*loop_domain(around[:-1]).vars, *nest.vars}
     return [substitute(condition, dict(zip(nest.vars, axes)))
             for condition in loop_domain(inner).conditions if free_variables(condition) <= known]
