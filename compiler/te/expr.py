@@ -55,7 +55,7 @@ def hashed_once(kind: Node) -> Node:
     return kind
 
 
-class _Hashed:
+class Hashed:
     """Base of what is hashed once and no expression."""
 
     __slots__ = ("_hash",)
@@ -63,7 +63,7 @@ class _Hashed:
 
 @hashed_once
 @dataclass(frozen=True, slots=True)
-class Buffer(_Hashed):
+class Buffer(Hashed):
     """Storage of a fixed shape: the thing that reads and stores name.
 
     `scope` says where it lives: ``global`` (DRAM or host memory) or an on-chip buffer of a target.
@@ -131,7 +131,7 @@ class Expr:
     a node once somebody has asked, and no part of its value.
     """
 
-    __slots__ = ("_buffers", "_hash", "_linear", "_normal", "_variables")
+    __slots__ = ("_buffers", "_folded", "_hash", "_linear", "_normal", "_variables")
     dtype: Any
 
     def __add__(self, other): return _binary("add", self, other)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from compiler.te import Axis, Expr, Read, Reduce, Var, walk
+from compiler.te import Axis, Expr, Hashed, Read, Reduce, Var, hashed_once, walk
 
 ANY = "*"           # element type of an operand that takes every type (copies)
 UPDATES = ("assign", "sum", "max", "min")
@@ -78,8 +78,9 @@ class Immediate:
         return Var(self.name, self.dtype)
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Intrinsic:
+class Intrinsic(Hashed):
     """See the module's text.
 
     Parameters

@@ -16,7 +16,8 @@ from compiler.ir import Binding, For, Stmt, Store, Tensorized, Update
 from compiler.ir.affine import Linear, from_linear, linear
 from compiler.ir.printer import expr_text
 from compiler.ir.simplify import normalize
-from compiler.te import INDEX, Binary, Cast, Const, Expr, Read, Reduce, Var, free_variables, substitute
+from compiler.te import (INDEX, Binary, Cast, Const, Expr, Read, Reduce, Var, free_variables,
+                         substitute)
 
 from .intrinsic import ANY, Intrinsic
 from .normal import normal

@@ -6,13 +6,14 @@ are equal; nothing is reordered.
 """
 
 from collections.abc import Callable
+from operator import is_
 from typing import Any
 
 import numpy as np
 
 from compiler.ir.arithmetic import apply_binary, apply_cast, cut
 from compiler.te import (Binary, Call, Cast, Const, Expr, Select, bits, is_float, is_integer,
-                         is_record, is_signed, numpy_dtype, rewrite)
+                         children, is_record, is_signed, numpy_dtype, with_children)
 
 _MASKS = {(1 << width) - 1: f"uint{width}" for width in (8, 16, 32)}
 """Masks that keep what a type without a sign does."""
@@ -22,7 +23,16 @@ _WIDENED = {"float32": ("float16", "bfloat16"), "float64": ("float16", "bfloat16
 
 
 def normal(expr: Expr) -> Expr:
-    return rewrite(expr, _rule)
+    known = getattr(expr, "_folded", None)          # True: the expression itself
+    if known is not None:
+        return expr if known is True else known
+    before = children(expr)
+    after = tuple([normal(child) for child in before])
+    new = expr if all(map(is_, before, after)) else with_children(expr, after)
+    found = _rule(new)
+    result = new if found is None else found
+    object.__setattr__(expr, "_folded", True if result is expr else result)
+    return result
 
 
 def casts_join(source: str, middle: str, target: str) -> bool:

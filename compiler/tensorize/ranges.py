@@ -83,6 +83,7 @@ def _of_binary(op: str, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, in
     return None
 
 
+@lru_cache(4096)
 def widened(expr: Expr, word: str = WORD) -> Expr:
     """`expr` with all arithmetic of integers of fewer bits than a word done in a word, in normal
     form, without conversions that change no value of theirs.
@@ -116,6 +117,7 @@ def _converted(value: Expr, dtype: str) -> Expr:
     return normal(Cast(value, dtype))
 
 
+@lru_cache(4096)
 def narrowed(expr: Expr, word: str = WORD) -> Expr:
     """`expr` with arithmetic of more bits than a word done in a word where a conversion to a word
     follows and no value of it changes by that.
