@@ -40,7 +40,7 @@ class Stmt:
     asked, and no part of its value.
     """
 
-    __slots__ = ("_marks", "_names")
+    __slots__ = ("_flat", "_hoisted", "_names", "_normal")
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,14 +69,16 @@ def normalize_stmt(stmt: Stmt, extents: Extents | None = None) -> Stmt:
     before = stmt_children(stmt)
     inside = _inside(stmt, extents) if isinstance(stmt, For) else extents
     after = tuple([normalize_stmt(child, inside) for child in before])
-    made = with_own_exprs(with_stmt_children(stmt, after), lambda expr: normalize(expr, extents))
+    made = with_stmt_children(stmt, after)
+    if not isinstance(stmt, For | Alloc | Seq):
+        made = with_own_exprs(made, lambda expr: normalize(expr, extents))
     if all(is_marked(child, NORMAL) for child in after) and all(
             map(is_always_normal, expressions(made))):
         mark(made, NORMAL)
     return made
 
 
-NORMAL = "normal"
+NORMAL = "_normal"
 
 
 def _inside(loop: For, extents: Extents) -> Extents:

@@ -3,7 +3,7 @@
 What a `Tensorized` carries twice, in its binding and in its body, is always treated alike.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from operator import is_
 from typing import Any
@@ -50,17 +50,18 @@ def is_marked(stmt: Stmt, name: str) -> bool:
     """True if a rewriting of this name is known to leave the statement as it is, wherever it
     stands.
     """
-    return name in getattr(stmt, "_marks", ())
+    return getattr(stmt, name, False)
 
 
 def mark(stmt: Stmt, name: str) -> None:
-    object.__setattr__(stmt, "_marks", (name, *getattr(stmt, "_marks", ())))
+    object.__setattr__(stmt, name, True)
 
 
 def rewrite_stmts(stmt: Stmt, rule: Callable[[Stmt], Stmt | None], name: str = "",
                   naming: frozenset[Var | Buffer] | None = None) -> Stmt:
     """Apply `rule` bottom-up; where it returns None the statement stays. Where the rule looks at
-    the statement alone, it may have a name: what it leaves as it is, is not asked about again.
+    the statement alone, it may have a name, of a slot: what it leaves as it is, is not asked about
+    again.
     Where nothing changes but what names some variables or buffers, `naming` tells which.
     """
     if name and is_marked(stmt, name) or (
@@ -92,16 +93,18 @@ def names_below(stmt: Stmt) -> frozenset[Var | Buffer]:
     known = getattr(stmt, "_names", None)
     if known is not None:
         return known
-    parts = [*map(names_below, stmt_children(stmt))]
-    for expr in expressions(stmt):
-        parts += [te.free_variables(expr), te.buffers_read(expr)]
     match stmt:
-        case For(var): parts.append(frozenset((var,)))
-        case Alloc(buffer): parts.append(frozenset((buffer,)))
-        case Store(): parts.append(frozenset((stmt.buffer,)))
-        case Update() | Combine(): parts.append(frozenset((*stmt.buffers, *stmt.axes)))
-        case Tensorized(_, binding, _): parts.append(frozenset(binding.begin))
-    names = frozenset[Var | Buffer]().union(*parts)
+        case For(): own: tuple[Var | Buffer, ...] = (stmt.var,)
+        case Alloc(): own = (stmt.buffer,)
+        case Update() | Combine(): own = (*stmt.buffers, *stmt.axes)
+        case Store(): own = (stmt.buffer,)
+        case Tensorized(): own = stmt.binding.begin
+        case _: own = ()
+    parts: list[Iterable[Var | Buffer]] = [names_below(child) for child in stmt_children(stmt)]
+    if not isinstance(stmt, For | Alloc | Seq):
+        for expr in expressions(stmt):
+            parts += [te.free_variables(expr), te.buffers_read(expr)]
+    names = frozenset(own).union(*parts)
     object.__setattr__(stmt, "_names", names)
     return names
 

@@ -5,6 +5,7 @@ certain (docs/bounds.md). The bound of the layer is the least of these, over all
 arrays of numbers, so nothing is left out and nothing needs to be searched.
 """
 
+from collections.abc import Hashable
 from math import ceil, prod
 
 import numpy as np
@@ -18,7 +19,7 @@ from accel.mapping.bounds.tilings import fitting, listed
 from accel.mapping.bounds.traffic import LayerFacts, Traffic, stored_bytes
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.lowering import LoweringError
-from accel.mapping.schedules import Tiles, most_threads
+from accel.mapping.schedules import Tiles, most_threads, text_of
 from accel.mapping.schedules.cost import Number
 
 START = 12
@@ -49,8 +50,25 @@ END = 14
 def bound_of(machine: Machine, layer: MappedLayer, threads: int = 2,
              memory: Dram | None = None) -> Bound:
     """The bound of a layer on a machine, with up to so many virtual threads for a unit, behind its
-    memory or another. Raises LoweringError where no tile fits.
+    memory or another. Raises LoweringError where no tile fits. Layers of one operator, but for its
+    name and the numbers that vector computes with, have one bound.
     """
+    key = (machine.hash, repr(machine.config), text_of(layer.operator), layer.bounds, threads,
+           memory)
+    if key not in _known:
+        _known[key] = _bound(machine, layer, threads, memory)
+        while len(_known) > KEPT:
+            _known.pop(next(iter(_known)))
+    return _known[key]
+
+
+KEPT = 256
+"""Bounds that a process keeps."""
+
+_known: dict[Hashable, Bound] = {}
+
+
+def _bound(machine: Machine, layer: MappedLayer, threads: int, memory: Dram | None) -> Bound:
     if layer.operator.stream:
         return _bound_of_stream(machine, layer, memory or machine.config.memory)
     facts = LayerFacts(machine, layer, memory)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from functools import lru_cache
 from heapq import nsmallest
 from typing import Any
 
@@ -9,8 +10,7 @@ import numpy as np
 
 from accel.machine.config import AccelConfig
 from accel.mapping.lowering import LoweringError, Room
-from accel.mapping.schedules.cost import Number
-from accel.mapping.schedules.demands import cost_of, costs_of, fits_in, needs_of
+from accel.mapping.schedules.demands import costs_of, fits_in, needs_of
 from accel.mapping.schedules.between import kept_traffic
 from accel.mapping.schedules.tiles import (Shape, Tiles, may_have, smallest, tiles_by_rows,
                                            tiles_in_pieces, whole_tiles)
@@ -53,8 +53,16 @@ def _least_traffic(config: AccelConfig, shape: Shape, candidates: list[tuple[Ran
     a memory may be slower than the bus. Weights are packed to save traffic, so it counts for more
     there.
     """
-    return min((cost_of(config, shape, tiles, threads).traffic, rank, tiles)
-               for rank, tiles in _near(shape, candidates))[2]
+    near = _near(shape, candidates)
+    traffic = _traffic(config, shape, threads, [tiles for _, tiles in near])
+    return min((moved, rank, tiles) for moved, (rank, tiles) in zip(traffic, near, strict=True))[2]
+
+
+def _traffic(config: AccelConfig, shape: Shape, threads: int, tiles: Sequence[Tiles]
+             ) -> list[float]:
+    """The cycles of the bus with each of some tiles."""
+    moved = costs_of(config, shape, _many(tiles), threads).traffic
+    return np.broadcast_to(moved, len(tiles)).tolist()
 
 
 def near(config: AccelConfig, shape: Shape, threads: int) -> list[Tiles]:
@@ -103,11 +111,11 @@ def choose_together(config: AccelConfig, first: Shape, second: Shape, threads: i
     if not pairs:
         return None
     least, *_ = min(pairs)
-    near = [(cost_of(config, first, one, threads).traffic
-             + cost_of(config, second, two, threads).traffic
-             - kept_traffic(config, first, second, one), rank, one, two)
-            for rank, one, two in pairs if rank[0] <= least[0] + least[0] // SLACK]
-    return min(near)[2:]
+    near = [pair for pair in pairs if pair[0][0] <= least[0] + least[0] // SLACK]
+    ones, twos = (_traffic(config, shape, threads, [pair[at] for pair in near])
+                  for at, shape in ((1, first), (2, second)))
+    return min((moved + its - kept_traffic(config, first, second, pair[1]), *pair)
+               for moved, its, pair in zip(ones, twos, near, strict=True))[2:]
 
 
 def ranked_together(config: AccelConfig, first: Shape, second: Shape, threads: int,
@@ -128,8 +136,8 @@ def _pairs(config: AccelConfig, first: Shape, second: Shape, threads: int,
     ones = [tiles for _, tiles in nsmallest(TRIED, fitting)]
     twos = [tiles for _, tiles in _fitting(config, second, threads, rooms[1])]
     if config.shared_bytes:
-        by_rows = _priced(config, first, threads, [*tiles_by_rows(first, (
-            tiles for _, tiles in fitting))])
+        by_rows = _priced(config, first, threads, *_listed(tiles_by_rows(first, (
+            tiles for _, tiles in fitting))))
         ones += [tiles for _, tiles in nsmallest(TRIED, by_rows)]
         twos += [*tiles_by_rows(second, twos)]
     if not (ones and twos):
@@ -192,17 +200,32 @@ def misfit(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: 
 def _fitting(config: AccelConfig, shape: Shape, threads: int, room: Room,
              candidates: Iterable[Tiles] | None = None) -> list[tuple[Rank, Tiles]]:
     """The tiles that fit, of `candidates` if given, with their ranks."""
-    known = list(whole_tiles(shape) if candidates is None else candidates)
-    fitting = _chosen(known, fits_in(config, shape, _many(known), threads, room)) if known else []
-    return _priced(config, shape, threads, fitting)
-
-
-def _priced(config: AccelConfig, shape: Shape, threads: int, known: Sequence[Tiles]
-            ) -> list[tuple[Rank, Tiles]]:
-    """Tiles with their ranks."""
+    known, many = _whole(shape) if candidates is None else _listed(candidates)
     if not known:
         return []
-    cycles = costs_of(config, shape, _many(known), threads).cycles
+    holds = np.broadcast_to(fits_in(config, shape, many, threads, room), len(known))
+    fitting = [one for one, held in zip(known, holds.tolist(), strict=True) if held]
+    return _priced(config, shape, threads, fitting, Tiles(*(
+        getattr(many, part.name)[holds] for part in fields(Tiles))))
+
+
+@lru_cache(16)
+def _whole(shape: Shape) -> tuple[list[Tiles], Any]:
+    """All tiles of a layer whose windows are loaded at once; chosen from again and again."""
+    return _listed(whole_tiles(shape))
+
+
+def _listed(tiles: Iterable[Tiles]) -> tuple[list[Tiles], Any]:
+    known = list(tiles)
+    return known, _many(known)
+
+
+def _priced(config: AccelConfig, shape: Shape, threads: int, known: Sequence[Tiles], many: Any
+            ) -> list[tuple[Rank, Tiles]]:
+    """Tiles, that are `many` as one, with their ranks."""
+    if not known:
+        return []
+    cycles = costs_of(config, shape, many, threads).cycles
     return [((count, -tiles.rows, -tiles.columns), tiles)
             for count, tiles in zip(cycles.tolist(), known, strict=True)]
 
@@ -213,7 +236,3 @@ def _many(tiles: Sequence[Tiles]) -> Any:
                           for part in fields(Tiles)]
     return Tiles(*columns)
 
-
-def _chosen(tiles: Sequence[Tiles], holds: Number) -> list[Tiles]:
-    return [one for one, held in zip(tiles, np.broadcast_to(holds, len(tiles)).tolist(),
-                                     strict=True) if held]

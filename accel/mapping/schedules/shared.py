@@ -46,7 +46,7 @@ def scheduled(machine: Machine, operator: BlockedOperator, tiles: Tiles,
     """The schedule of this operator, or of one that is equal but for its name, on this machine or
     on one with the same forms.
     """
-    key = machine.forms_hash, _text(operator, numbers=True), tiles, threads
+    key = machine.forms_hash, text_of(operator, numbers=True), tiles, threads
     if key not in _whole:
         _whole[key] = _scheduled(machine, operator, tiles, threads)
         while len(_whole) > KEPT:
@@ -58,7 +58,7 @@ def scheduled(machine: Machine, operator: BlockedOperator, tiles: Tiles,
 def _scheduled(machine: Machine, operator: BlockedOperator, tiles: Tiles,
                threads: int) -> NamedProgram:
     """The schedule of this operator, or of one that differs in numbers, with its own."""
-    key = machine.forms_hash, _text(operator), tiles, threads
+    key = machine.forms_hash, text_of(operator), tiles, threads
     if key not in _kept:
         _kept[key] = placed(machine, operator, tiles, threads)
         while len(_kept) > KEPT:
@@ -82,7 +82,7 @@ def require_instructions(machine: Machine, operator: BlockedOperator, tiles: Til
     """Refuses an operator of which the machine has no instruction for some step. Of operators that
     differ in numbers alone, such as extents, the first is tried.
     """
-    key = machine.hash, re.sub(r"[0-9]+", "#", _text(operator))
+    key = machine.hash, re.sub(r"[0-9]+", "#", text_of(operator))
     if key not in _tried:
         _tried[key] = _lacks(machine, operator, tiles, threads)
         while len(_tried) > KEPT:
@@ -114,7 +114,7 @@ def _computed(operator: BlockedOperator) -> tuple[str, ...]:
                  and not isinstance(operator[role].body, Reduce))
 
 
-def _text(operator: BlockedOperator, numbers: bool = False) -> str:
+def text_of(operator: BlockedOperator, numbers: bool = False) -> str:
     """The operator without its name, and without the numbers that may differ unless told."""
     loose = set() if numbers else set(_computed(operator))
     stages = (re.sub(rf"Const\(value=[^,()]+, (?!dtype='{INDEX}')", "Const(", repr(tensor))

@@ -235,7 +235,7 @@ def hoist_guards(stmt: Stmt) -> Stmt:
             case _:
                 return None
 
-    return rewrite_stmts(stmt, rule, "hoisted")
+    return rewrite_stmts(stmt, rule, "_hoisted")
 
 
 def _is_fixed(condition: Expr, var: Var) -> bool:
@@ -259,7 +259,7 @@ def finish(program: Program, body: Stmt) -> Program:
     """The program with a new body in normal form: indices normalized, guards as far out as
     possible.
     """
-    return replace(program, body=rewrite_stmts(hoist_guards(normalize_stmt(body)), _flat, "flat"))
+    return replace(program, body=rewrite_stmts(hoist_guards(normalize_stmt(body)), _flat, "_flat"))
 
 
 def swap(program: Program, old: Stmt, new: Stmt) -> Program:
