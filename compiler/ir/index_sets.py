@@ -16,7 +16,7 @@ from compiler.te import (INDEX, Binary, Buffer, Const, Expr, Extent, Read, Selec
 
 from .affine import Linear, from_linear, interval, is_index, linear
 from .nodes import Combine, For, If, Stmt, Store, Update
-from .simplify import conjuncts
+from .simplify import compared, conjuncts
 from .visit import names_below, stmt_children
 
 KEPT = 4096                         # answers of each kind: schedules ask the same again and again
@@ -285,6 +285,11 @@ def _relevant(variables: frozenset[Var], domain: Domain) -> Domain:
 
 def is_implied(condition: Expr, domain: Domain) -> bool:
     """True if the condition holds in every iteration of the domain. Unknown means no."""
+    if isinstance(condition, Binary) and condition.op in _RELATIONS and (
+            is_index(condition.a) and is_index(condition.b)):
+        sure = compared(condition.op, condition.a, condition.b, domain.extents)
+        if sure is not None and sure.value:
+            return True                     # by the ends of its sides, without isl
     relevant = _relevant(free_variables(condition), domain)
     text = _Text(relevant.vars)
     wanted = text.condition(condition)
@@ -302,12 +307,34 @@ def _is_subset(part: str, whole: str) -> bool:
 
 def covers(touching: Iterable[Access], around: Domain, shape: tuple[Extent, ...]) -> bool:
     """True if the accesses touch every element, in every iteration of the loops `around`."""
+    touching = list(touching)
+    if any(_fills(access, around, shape) for access in touching):
+        return True
     touched = footprint(touching, around.vars)
     text = _Text(around.vars)
     parts = text.domain(around) + [text.within(f"e{d}", e) for d, e in enumerate(shape)]
     targets = _tuple(f"e{d}" for d in range(len(shape)))
     whole = isl.Map(_set(text, f"{_tuple(text.names.values())} -> {targets}", parts))
     return touched is not None and whole.is_subset(touched)
+
+
+def _fills(access: Access, around: Domain, shape: tuple[Extent, ...]) -> bool:
+    """True if an access touches every element, as far as this is plainly seen: its indices are sums
+    of loops of their own as numbers are of digits.
+    """
+    if not {*access.domain.conditions} <= {*around.conditions}:
+        return False
+    extents, used = access.domain.extents, {*around.vars}
+    for index, size in zip(access.indices, shape, strict=True):
+        form, weight = linear(index), 1
+        for atom, factor in sorted(form.terms, key=lambda term: term[1]):
+            if factor != weight or atom not in extents or atom in used:
+                return False
+            used.add(atom)
+            weight *= extents[atom]
+        if form.constant or not isinstance(size, int) or weight < size:
+            return False
+    return True
 
 
 def footprint(touching: Iterable[Access], outer: tuple[Var, ...]) -> isl.Map | None:

@@ -104,7 +104,7 @@ def _rule(node: Expr, extents: Extents) -> Expr | None:
         case Binary(op, Const() as a, Const() as b):
             return _folded(node.dtype, apply_binary(op, _array(a), _array(b)))
         case Binary(op, a, b) if op in te.COMPARISONS and is_index(a) and is_index(b):
-            return _compared(op, a, b, extents)
+            return compared(op, a, b, extents)
         case Binary():
             return _identity(node)
         case Call(function, (Const() as a,)):
@@ -164,7 +164,10 @@ _OUTCOMES = {       # when the difference a - b lies in [low, high]: surely true
 }
 
 
-def _compared(op: str, a: Expr, b: Expr, extents: Extents) -> Const | None:
+def compared(op: str, a: Expr, b: Expr, extents: Extents) -> Const | None:
+    """What a comparison of indices gives wherever loops have these extents, as far as the least and
+    greatest difference tell.
+    """
     span = interval(linear(a, extents) - linear(b, extents), extents)
     if span is None:
         return None

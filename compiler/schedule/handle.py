@@ -23,7 +23,7 @@ from compiler.te import Axis, Tensor, Var
 from compiler.tensorize import Intrinsic
 
 from .primitives.compute import compute_at, compute_inline
-from .primitives.intrinsics import tensorize
+from .primitives.intrinsics import tensorize, tensorize_first
 from .primitives.layout import Layout, layout_text, storage_align, swizzle, transform_layout
 from .primitives.loops import fuse, split, tile, unroll
 from .primitives.padding import pad
@@ -82,9 +82,23 @@ class Schedule:
 
     def apply(self, primitive, *args, **options) -> Program:
         """Apply any ``primitive(program, *args, **options)``."""
-        self.program = primitive(self.program, *args, **options)
-        self.steps.append((step_text(primitive, args, options), self.program))
-        return self.program
+        return self._stepped(primitive(self.program, *args, **options), primitive, args, options)
+
+    def tensorize_first(self, place: str, intrinsics: Iterable[Intrinsic]) -> Intrinsic | None:
+        """`tensorize` with the first of several intrinsics that it would take at a place, if any.
+        """
+        made = tensorize_first(self.program, place, intrinsics)
+        if made is None:
+            return None
+        program, intrinsic = made
+        self._stepped(program, tensorize, (place, intrinsic), {})
+        return intrinsic
+
+    def _stepped(self, program: Program, primitive, args: tuple, options: dict) -> Program:
+        """Keeps a step that has made the program."""
+        self.program = program
+        self.steps.append((step_text(primitive, args, options), program))
+        return program
 
     def text(self) -> str:
         """The steps, one a line."""

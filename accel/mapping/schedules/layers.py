@@ -37,7 +37,7 @@ from accel.mapping.schedules.tiles import Shape, Tiles, most_threads, shape_of
 from compiler.ir import Program, loops
 from compiler.schedule import Schedule
 from compiler.schedule.handle import StageSchedule
-from compiler.schedule.primitives.intrinsics import first_match, tensorized
+from compiler.schedule.primitives.intrinsics import tensorized
 from compiler.te import Expr, Read, Reduce, Tensor, walk
 from compiler.tensorize import Intrinsic
 
@@ -421,10 +421,8 @@ class LayerSteps:
 
     def _try(self, place: str, candidates: Iterable[Intrinsic]) -> None:
         """Tensorizes with the first intrinsic that matches; refuses a machine without one."""
-        form = first_match(self.steps.program, place, candidates)
-        if form is None:
+        if self.steps.tensorize_first(place, candidates) is None:
             raise LoweringError(f"no instruction of the machine computes {self._said(place)}")
-        self.steps[place].tensorize(None, form)
 
     def _said(self, place: str) -> str:
         """The computation at a place, in words."""

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 
-from compiler.ir import (For, Program, Stmt, Store, Update, expr_text, path_to, path_to_loop,
-                         rewrite_stmts, walk_stmts)
+from compiler.ir import (For, Program, Stmt, Store, Tensorized, Update, expr_text, path_to,
+                         path_to_loop, rewrite_stmts, walk_stmts)
 from compiler.te import Const, as_expr
 from compiler.tensorize import Intrinsic
 from compiler.tensorize.match import MatchError, match
 
 from compiler.schedule.analysis.place import find_loop, finish, refuse, require_numbers, swap
 
-__all__ = ["first_match", "tensorize", "tensorized"]
+__all__ = ["tensorize", "tensorize_first", "tensorized"]
 
 
 def tensorize(program: Program, place: str, intrinsic: Intrinsic, **immediates) -> Program:
@@ -45,17 +45,15 @@ def tensorize(program: Program, place: str, intrinsic: Intrinsic, **immediates) 
     return swap(program, node, result)
 
 
-def first_match(program: Program, place: str, intrinsics: Iterable[Intrinsic]
-                ) -> Intrinsic | None:
-    """The first of several intrinsics that `tensorize` would take at a place, if any."""
+def tensorize_first(program: Program, place: str, intrinsics: Iterable[Intrinsic]
+                    ) -> tuple[Program, Intrinsic] | None:
+    """The program after `tensorize` with the first of several intrinsics that it would take at a
+    place, and this one; None where there is none.
+    """
+    require_numbers(program, "tensorize")
     node = _nest(program, place)
-    for intrinsic in intrinsics:
-        try:
-            match(node, intrinsic)
-            return intrinsic
-        except MatchError:
-            continue
-    return None
+    result = _first(node, intrinsics)
+    return None if result is None else (swap(program, node, result), result.intrinsic)
 
 
 def tensorized(program: Program, intrinsics: Mapping[str, Iterable[Intrinsic]]) -> Program | None:
@@ -74,7 +72,7 @@ def tensorized(program: Program, intrinsics: Mapping[str, Iterable[Intrinsic]]) 
     return finish(program, rewrite_stmts(program.body, lambda stmt: found.get(id(stmt))))
 
 
-def _first(nest: Stmt, intrinsics: Iterable[Intrinsic]) -> Stmt | None:
+def _first(nest: Stmt, intrinsics: Iterable[Intrinsic]) -> Tensorized | None:
     for intrinsic in intrinsics:
         try:
             return match(nest, intrinsic)
