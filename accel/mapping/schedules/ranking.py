@@ -12,8 +12,8 @@ from accel.machine.config import AccelConfig
 from accel.mapping.lowering import LoweringError, Room
 from accel.mapping.schedules.demands import costs_of, fits_in, needs_of
 from accel.mapping.schedules.between import kept_traffic
-from accel.mapping.schedules.tiles import (Shape, Tiles, may_have, smallest, tiles_by_rows,
-                                           tiles_in_pieces, whole_tiles)
+from accel.mapping.schedules.tiles import (Shape, Tiles, fields_of_whole, may_have, smallest,
+                                           tiles_by_rows, tiles_in_pieces)
 
 TRIED = 256
 """Tiles of a layer that are tried together with the next layer's, the cheapest first."""
@@ -200,19 +200,23 @@ def misfit(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: 
 def _fitting(config: AccelConfig, shape: Shape, threads: int, room: Room,
              candidates: Iterable[Tiles] | None = None) -> list[tuple[Rank, Tiles]]:
     """The tiles that fit, of `candidates` if given, with their ranks."""
-    known, many = _whole(shape) if candidates is None else _listed(candidates)
-    if not known:
+    many = _whole(shape) if candidates is None else _many([*candidates])
+    if not len(many.rows):
         return []
-    holds = np.broadcast_to(fits_in(config, shape, many, threads, room), len(known))
-    fitting = [one for one, held in zip(known, holds.tolist(), strict=True) if held]
-    return _priced(config, shape, threads, fitting, Tiles(*(
-        getattr(many, part.name)[holds] for part in fields(Tiles))))
+    holds = np.broadcast_to(fits_in(config, shape, many, threads, room), len(many.rows))
+    columns = [getattr(many, part.name)[holds] for part in fields(Tiles)]
+    fitting = [Tiles(*one) for one in zip(*(column.tolist() for column in columns), strict=True)]
+    return _priced(config, shape, threads, fitting, Tiles(*columns))
 
 
 @lru_cache(16)
-def _whole(shape: Shape) -> tuple[list[Tiles], Any]:
-    """All tiles of a layer whose windows are loaded at once; chosen from again and again."""
-    return _listed(whole_tiles(shape))
+def _whole(shape: Shape) -> Any:
+    """All tiles of a layer whose windows are loaded at once, as one: chosen from again and again.
+    """
+    columns: list[Any] = [np.array(column) for column in zip(*fields_of_whole(shape), strict=True)]
+    count = len(columns[0])
+    columns += [np.ones(count, np.int64), np.zeros(count, bool)]
+    return Tiles(*columns)
 
 
 def _listed(tiles: Iterable[Tiles]) -> tuple[list[Tiles], Any]:

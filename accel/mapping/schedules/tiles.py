@@ -147,16 +147,21 @@ def smallest(shape: Shape) -> Tiles:
 
 def whole_tiles(shape: Shape) -> Iterable[Tiles]:
     """Tiles whose windows are loaded at once, with either operand stationary or none."""
+    return (Tiles(*fields) for fields in fields_of_whole(shape))
+
+
+def fields_of_whole(shape: Shape) -> Iterator[tuple[int, int, int, int, str]]:
+    """The fields of `whole_tiles`, of which there may be many, without those that are the same."""
     whole = shape.numbers or shape.row_cycles
     cuts = [shape.channels] if whole else pieces_of(shape.channels)
     for rows, columns, channels, depth in product(
             pieces_of(shape.rows), pieces_of(shape.columns), cuts, depths_of(shape)):
-        yield Tiles(rows, columns, channels, depth)
+        yield rows, columns, channels, depth, ""
         if shape.weighted and depth == shape.depth:
             if (rows, columns) != (shape.rows, shape.columns):
-                yield Tiles(rows, columns, channels, depth, "w")
+                yield rows, columns, channels, depth, "w"
             if channels != shape.channels and not shape.diagonal:
-                yield Tiles(rows, columns, channels, depth, "input")
+                yield rows, columns, channels, depth, "input"
 
 
 def tiles_in_pieces(shape: Shape) -> Iterable[Tiles]:

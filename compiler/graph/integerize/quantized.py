@@ -176,6 +176,8 @@ def _rounded(value: str, exact: np.ndarray, factors: np.ndarray, out: Stored) ->
 
 def _moved(value: str, weight: np.ndarray, zeros: np.ndarray) -> np.ndarray:
     """The difference of weights and zero points, in the type of the weights or else in int16."""
+    if not zeros.any():
+        return weight
     moved = weight.astype(np.int32) - zeros
     for dtype in (weight.dtype, np.dtype(np.int16)):
         if (moved == moved.astype(dtype)).all():

@@ -121,9 +121,9 @@ def weighted(view: QuantizedInputs, biases: tuple[str, ...], x: Stored, weight: 
     steps = x.scale * scales
     weight = _cut(weight, x, steps / out.scale)
     bias = view.bias(biases[0], steps, out) if biases else np.zeros(len(steps))
-    rows = weight.reshape(len(steps), -1).astype(np.int64)
-    folded = bias - x.zp * rows.sum(axis=1)
-    bounds = -limits_of(x.dtype)[0] * np.abs(rows).sum(axis=1) + np.abs(folded)
+    rows = weight.reshape(len(steps), -1).astype(np.int32 if weight.itemsize <= 2 else np.int64)
+    folded = bias - x.zp * rows.sum(axis=1, dtype=np.int64)
+    bounds = -limits_of(x.dtype)[0] * np.abs(rows).sum(axis=1, dtype=np.int64) + np.abs(folded)
     check_accumulator(bounds, view.accumulator_bits)
     check_accumulator(np.abs(folded), what="bias")
     pairs = [multiplier_of(float(step) / out.scale, float(bound))
@@ -137,11 +137,12 @@ def weighted(view: QuantizedInputs, biases: tuple[str, ...], x: Stored, weight: 
 def _cut(weight: np.ndarray, x: Stored, steps: np.ndarray) -> np.ndarray:
     """The weights in int8 where that makes no sum, in such steps of the result, more than half a
     step wrong: less a zero point a few may have 9 bits, for which all products would be two."""
+    if (x.dtype, weight.dtype.name) != ("int8", "int16"):
+        return weight
     cut = weight.clip(*limits_of("int8"))
     beyond = np.abs(weight.astype(np.int32) - cut).reshape(len(steps), -1).sum(axis=1)
     off = beyond * steps * max(abs(end - x.zp) for end in limits_of(x.dtype))
-    wide = (x.dtype, weight.dtype.name) == ("int8", "int16")
-    return cut.astype(np.int8) if wide and off.max() <= 0.5 else weight
+    return cut.astype(np.int8) if off.max() <= 0.5 else weight
 
 
 def scaled(op: str, x: Stored, count: int, out: Stored, bounds: Bounds) -> IntegerNode:

@@ -61,6 +61,8 @@ def terms_of(weight: Array, dtype: str, most: int) -> list[Array] | None:
 
     int8 weights less a zero point have 9 bits: two terms, or three for 255 and -256.
     """
+    if weight.dtype == dtype:
+        return [weight]
     ends, left, terms = np.iinfo(dtype), weight.astype(np.int64), list[Array]()
     while not terms or left.any():
         if len(terms) == most:
