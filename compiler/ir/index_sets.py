@@ -328,7 +328,8 @@ def _fills(access: Access, around: Domain, shape: tuple[Extent, ...]) -> bool:
     for index, size in zip(access.indices, shape, strict=True):
         form, weight = linear(index), 1
         for atom, factor in sorted(form.terms, key=lambda term: term[1]):
-            if factor != weight or atom not in extents or atom in used:
+            if factor != weight or not isinstance(atom, Var) or (
+                    atom not in extents or atom in used):
                 return False
             used.add(atom)
             weight *= extents[atom]

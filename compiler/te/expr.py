@@ -41,7 +41,7 @@ Node = TypeVar("Node", bound=type)
 
 def hashed_once(kind: Node) -> Node:
     """A frozen class whose instances have a slot `_hash`, and are hashed once: trees are long."""
-    compute = kind.__hash__
+    compute: Any = kind.__hash__
 
     def known(self) -> int:
         try:

@@ -112,8 +112,8 @@ def choose_together(config: AccelConfig, first: Shape, second: Shape, threads: i
         return None
     least, *_ = min(pairs)
     near = [pair for pair in pairs if pair[0][0] <= least[0] + least[0] // SLACK]
-    ones, twos = (_traffic(config, shape, threads, [pair[at] for pair in near])
-                  for at, shape in ((1, first), (2, second)))
+    ones = _traffic(config, first, threads, [one for _, one, _ in near])
+    twos = _traffic(config, second, threads, [two for _, _, two in near])
     return min((moved + its - kept_traffic(config, first, second, pair[1]), *pair)
                for moved, its, pair in zip(ones, twos, near, strict=True))[2:]
 
