@@ -24,6 +24,11 @@ def _for_blocks(count: int, terms: int) -> tuple[Array, Array]:
             np.ldexp(_rng.integers(2**15, 2**16, (count, 16)), -27) / terms**0.5)
 
 
+def _words(*shape: int) -> Array:
+    """Weights of int8 in words."""
+    return _int8(*shape).astype(np.int16)
+
+
 # size, kernel, strides, pads; with dilations and groups of blocks
 BLOCKS = [
     case for size, kernel, strides, pads in WINDOWS for case in (
@@ -86,8 +91,27 @@ INT8_BLOCKS = [
     OperatorCase("qproducts", {"a_zp": 5, "bias": 0, "mult": 50000, "shift": 39, **CLAMP},
                  (_rng.integers(-2**31, 2**31, (3, 16)).astype(np.int32),
                   _rng.integers(-2**31, 2**31, (1, 16)).astype(np.int32))),
+] + [
+    OperatorCase("qconv2d_blocks", int8_window((1, 2), (1, 0, 2, 1), dilations=(2, 1), group=2),
+                 (_int8(1, 2, 5, 6, 16), _words(4, 3, 2, 8, 16, 2), *_for_blocks(4, 99))),
+    OperatorCase("qpacked_matmul", CLAMP, (_int8(3, 5), _words(2, 3, 16, 2), *(
+        array.reshape(-1) for array in _for_blocks(2, 5)))),
+    OperatorCase("grouped_matmul", {}, (_int16(2, 9, 10), _int16(2, 1, 5, 16, 2))),
+    *(OperatorCase("qwinograd_tiles", {"size": size, "pads": pads, "pad_value": -9},
+                   (_int8(2, 2, 5, 6, 16),))
+      for size, pads in ((2, (1, 1, 1, 1)), (4, (0, 2, 1, 0)))),
+    *(OperatorCase(f"qwinograd_image{'_add' * met}", {
+        "size": size, "shape": shape, **CLAMP, **({"fine": 3} if met else {})}, (
+        _rng.integers(-2**31, 2**31, (reach, reach, 2, *tiles, 2, 16)).astype(np.int32),
+        *([_int8(2, 2, *shape, 16)] if met else []),
+        _rng.integers(-2**20, 2**20, (2, 16)).astype(np.int32),
+        np.ldexp(_rng.integers(2**15, 2**16, (2, 16)), -38),
+        *([_int16(2, 16)] if met else [])))
+      for size, reach, shape, tiles, met in (
+          (2, 4, (4, 3), (2, 2), False), (4, 6, (5, 8), (2, 2), False),
+          (4, 6, (3, 5), (1, 2), True))),
 ]
-"""Blocks of channels of int8."""
+"""Blocks of channels of int8; of the last ones, weights are words."""
 
 LAST = [
     case for size, kernel, strides, pads in WINDOWS for case in (
