@@ -165,8 +165,8 @@ _OUTCOMES = {       # when the difference a - b lies in [low, high]: surely true
 
 
 def compared(op: str, a: Expr, b: Expr, extents: Extents) -> Const | None:
-    """What a comparison of indices gives wherever loops have these extents, as far as the least and
-    greatest difference tell.
+    """The outcome of a comparison of indices wherever loops have these extents, as far as the least
+    and greatest difference tell.
     """
     span = interval(linear(a, extents) - linear(b, extents), extents)
     if span is None:
