@@ -10,7 +10,6 @@ import numpy as np
 
 from accel.machine.machine import Machine
 from accel.machine.status import Run
-from compiler.cpu_gpu_backends.cpu.segment import HostSegment
 from compiler.cpu_gpu_backends.gpu.segment import GpuSegment
 from compiler.dlpack import shared
 from compiler import notebook
@@ -130,11 +129,8 @@ class Module:
 
     @property
     def host_weight_bytes(self) -> int:
-        """The bytes of the constants of what the processor computes, as its kernels read them: in
-        whole blocks, and by Winograd's products up to eight times as many.
-        """
-        return sum(array.nbytes for step in self.steps if isinstance(step.compiled, HostSegment)
-                   for array in step.compiled.constants.values())
+        """The bytes of constants as kernels read them, of segments that say so: `weight_bytes`."""
+        return sum(getattr(step.compiled, "weight_bytes", 0) for step in self.steps)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes the module as one file, which `runtime.load` reads: see `runtime.artifact`. Raises

@@ -97,6 +97,13 @@ class HostSegment:
         write = assembly if kind == "asm" else str
         return "\n".join(f"{comment} {name}\n{write(text)}" for text, name in names.items())
 
+    @property
+    def weight_bytes(self) -> int:
+        """The bytes of constants as kernels read them: in whole blocks, and by Winograd's products
+        up to eight times as many.
+        """
+        return sum(array.nbytes for array in self.constants.values())
+
     def listing(self) -> Iterator[str]:
         return listing(self.graph, self.plan, self.steps)
 

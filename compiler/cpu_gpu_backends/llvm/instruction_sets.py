@@ -103,7 +103,6 @@ class InstructionSet:
     scales: str = ""
     tiles: tuple[str, ...] = ()
 
-
     def sums_words(self, has: Callable[..., bool]) -> bool:
         """True if products of words are added faster than those of bytes, which no instruction of
         a processor that has these features adds."""

@@ -70,7 +70,7 @@ HELD_WHOLE = 1 << 24
 """Integers up to here are float32."""
 
 _BITS_OF_ONE_AND_A_HALF = 0x4B400000
-"""Of 1.5 * 2**23 in float32."""
+"""The bits of 1.5 * 2**23 in float32."""
 
 _INFINITE = {"float16": 0x7C00, "float32": 0x7F800000, "float64": 0x7FF << 52}
 """The bits of infinity."""

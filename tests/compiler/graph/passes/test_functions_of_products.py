@@ -270,10 +270,11 @@ def test_bounds_alone_are_no_function(qdq, least: float) -> None:
 
 
 def test_an_int8_of_zero_alone() -> None:
-    """Of numbers that are moved beyond zero nothing is left to span."""
-    for least, most, shift in ((0.0, 0.0, 0.0), (0.0, 1e-44, 0.0), (1.0, 2.0, -3.0)):
+    """Zero is kept where nothing else is spanned, or so little that float32 has no such step."""
+    for least, most, shift in ((0.0, 0.0, 0.0), (0.0, 1e-44, 0.0), (1.0, 1.0, -1.0)):
         found = between(least, most, shift=shift)
-        assert found.scale > 0 and found.kept(np.zeros(3, np.float32)).shape == (3,)
+        assert found.scale > 0
+        np.testing.assert_array_equal(found.kept(np.full(3, -shift, np.float32)), -shift)
 
 
 def test_a_product_of_one_channel_meets_no_rest(qdq) -> None:

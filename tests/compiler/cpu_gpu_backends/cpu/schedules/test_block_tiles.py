@@ -16,7 +16,7 @@ from compiler.cpu_gpu_backends.llvm.objects.jit import _object_code
 from compiler.cpu_gpu_backends.llvm.machine import Processor
 from compiler.graph.reference import evaluate_node
 from compiler.ir import Alloc, For, Program, Tensorized, Update, lower, verify, walk_stmts
-from compiler.ops.packed.quantized_blocks import NEAR, grouped_stem, stored
+from compiler.ops.packed.quantized_blocks import NEAR, grouped_stem, in_singles, stored
 from compiler.ops.records.node import Node
 from compiler.ops.registry import expression
 from compiler.schedule import Schedule
@@ -257,6 +257,18 @@ def test_one_rounding_by_a_fused_multiply_add(name: str) -> None:
     np.testing.assert_array_equal(found, np.clip(whole - 5, -128, 127))
     assert ((rest == half) & (np.abs(whole) < 140)).sum() > 300
     assert ("vfmadd" in text) == machine.fuses
+
+
+@pytest.mark.parametrize(("bias", "scale", "is_near"), [
+    (0, 0.25, True), (1, 0.25, False), (-1, 0.25, False), (0, 0.250001, False),
+    (0, 1 / 7, False)])
+def test_near_sums_are_those_that_float32_holds(bias: int, scale: float, is_near: bool) -> None:
+    """128 times 2^17 is the greatest, of bytes and of words; a scale is one of float32."""
+    weight = np.full((1, 1024), -128, np.int16)
+    total = np.array([bias])
+    for weights, its in ((weight, total), (weight.astype(np.int8), total + 128 * 128 * 1024)):
+        found = in_singles(weights, its, np.array([scale]))
+        assert (found is not None) == is_near
 
 
 SPELLED = """

@@ -7,8 +7,8 @@ import pytest
 
 from compiler import te
 from compiler.cpu_gpu_backends.cpu import target
-from compiler.cpu_gpu_backends.cpu.schedules.byte_groups import dot_of
 from compiler.cpu_gpu_backends.cpu.schedules import vectors
+from compiler.cpu_gpu_backends.cpu.schedules.byte_groups import dot_of
 from compiler.cpu_gpu_backends.cpu.schedules.schedule import own_schedule, schedule
 from compiler.cpu_gpu_backends.cpu.schedules.vectors import Vectors
 from compiler.cpu_gpu_backends.llvm.instruction_sets import ANY, AVX2, AVX512, NEON, SCALAR, SMALL
