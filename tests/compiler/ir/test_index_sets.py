@@ -2,12 +2,14 @@
 
 from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler import te
-from compiler.ir import (Access, Box, Domain, For, If, Seq, Store, accesses, bounds, conflict,
+from compiler.ir import index_sets
+from compiler.ir import (Access, Box, Domain, For, If, Seq, Stmt, Store, accesses, bounds, conflict,
                          covers, expr_text, footprint, hull, is_implied, loop_domain)
 from compiler.te import INDEX, Binary, Buffer, Const, Var
 
@@ -138,3 +140,29 @@ def test_against_enumeration(factors, constant, divisor, limit):
     if values:
         assert is_implied(expr >= min(values), domain)
         assert not is_implied(expr > min(values), domain)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_plain_answers_are_those_of_isl(monkeypatch, seed: int) -> None:
+    """Stores whose indices are sums of loops as numbers are of digits, and such that leave gaps."""
+    rng, plain = np.random.default_rng(seed), 0
+    for _ in range(40):
+        extents = [int(extent) for extent in rng.integers(1, 5, 3)]
+        loops = [Var(f"i{place}") for place in range(3)]
+        factors = rng.permutation([1, extents[0], extents[0] * extents[1]])
+        if rng.random() < 0.4:
+            factors[rng.integers(3)] += 1
+        index = sum((var * int(factor) for var, factor in zip(loops, factors, strict=True)),
+                    Const(0, INDEX))
+        size = max(1, int(np.prod(extents)) + int(rng.integers(-1, 2)))
+        buffer = Buffer("b", (size,), "int32")
+        stmt: Stmt = Store(buffer, (index,), Const(1, "int32"))
+        for var, extent in zip(loops, extents, strict=True):
+            stmt = For(var, extent, stmt)
+        touching = accesses(stmt)
+        plain += index_sets._fills(touching[0], Domain(), buffer.shape)
+        found = covers(touching, Domain(), buffer.shape)
+        with monkeypatch.context() as without:
+            without.setattr(index_sets, "_fills", lambda *_: False)
+            assert found == covers(touching, Domain(), buffer.shape), (factors, extents, buffer)
+    assert plain > 3
