@@ -17,6 +17,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -315,6 +316,7 @@ inline float float_of(std::uint32_t bits) {
 inline unsigned __float_as_uint(float value) { return float_bits(value); }
 inline float __int_as_float(int bits) { return float_of(std::uint32_t(bits)); }
 
+using std::abs;            // of 64 bits, too; C alone has that of int
 using std::max;
 using std::min;
 

@@ -254,21 +254,20 @@ class Expressions:
 
     def _same(self, expr: Expr) -> str:
         """The expression as an argument of `min` and `max`, which take two of one type."""
-        text = self.value(expr)
         wanted = "int" if numpy_dtype(expr.dtype).itemsize < 4 else self.dialect.types[expr.dtype]
         other = isinstance(expr, Const | Select | Var) or is_index(expr) or (
             wanted == "int" and expr.dtype != "int32")
-        return f"({wanted}){self.value(expr, _CAST)}" if other else text
+        return f"({wanted}){self.value(expr, _CAST)}" if other else self.value(expr)
 
     def _wrapping(self, expr: Binary) -> tuple[str, int]:
         op, dtype = expr.op, expr.dtype
         if is_index(expr):
             return self._index(expr)
-        infix = self._infix(*SYMBOLS[op], expr.a, expr.b)
-        if self.fits(expr) or dtype in ("uint32", "uint64"):
-            return infix
-        if numpy_dtype(dtype).itemsize < 4:
-            return f"({self.dialect.types[dtype]})({infix[0]})", _CAST
+        fits, narrow = self.fits(expr), numpy_dtype(dtype).itemsize < 4
+        if fits or narrow or dtype in ("uint32", "uint64"):
+            text, own = self._infix(*SYMBOLS[op], expr.a, expr.b)
+            return (f"({self.dialect.types[dtype]})({text})", _CAST) if narrow and not fits \
+                else (text, own)
         suffix = "64" if dtype == "int64" else ""
         return self.call(f"wrapping_{op}{suffix}", self.value(expr.a), self.value(expr.b)), _ATOM
 
@@ -306,8 +305,9 @@ class Expressions:
 
     def _call(self, function: str, arg: Expr, *more: Expr) -> str:
         if not is_float(arg.dtype):
-            kind = self.dialect.types[arg.dtype]
-            return f"(({kind})abs({self.value(arg)}))" if is_signed(arg.dtype) else self.value(arg)
+            if not is_signed(arg.dtype):
+                return self.value(arg, _ATOM)
+            return f"(({self.dialect.types[arg.dtype]})abs({self.value(arg)}))"
         args = ", ".join(self.value(operand) for operand in (arg, *more))
         name = self.dialect.math(function, arg.dtype)
         if name in self.helpers:

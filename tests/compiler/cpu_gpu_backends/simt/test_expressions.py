@@ -70,12 +70,34 @@ def chosen_index():
         a[i] > 0, i, te.const(-1, "int64"))), name="y")
 
 
+NESTED = ("add", "sub", "mul", "and", "or", "xor", "min", "max")
+INNER = {**{op: partial(Binary, op) for op in NESTED},
+         "abs": lambda a, b: te.abs(a ^ b), "select": lambda a, b: te.select(a < b, b, a),
+         "cast": lambda a, b: te.cast(te.cast(a, "int16") - 5, a.dtype)}
+
+
+def nested(outer: str, dtype: str):
+    """An operator of every kind of expression, on either side, in one number."""
+    a, b = (te.placeholder((SIZE,), dtype, name=name) for name in "ab")
+
+    def value(i):
+        total, x, y = te.const(1, dtype), a[i], b[i]
+        for inside in INNER.values():
+            total = total * 3 + Binary(outer, inside(x, y), x)
+            total = total * 3 + Binary(outer, y, inside(x, y))
+        return total
+
+    return te.compute((SIZE,), value, name="y")
+
+
 COMPUTED = {
     **{f"{op}_{dtype}": binary(op, dtype) for dtype in INTEGERS for op in OPS},
     **{f"{op}_float32": binary(op, "float32") for op in FLOAT_OPS},
     **{f"{function}_function": unary(function) for function in FUNCTIONS},
     **{f"{source}_to_{target}": cast(source, target) for source in ("int8", "int32", "uint8")
        for target in (*INTEGERS, "float32", "bool") if source != target},
+    **{f"nested_{op}_{dtype}": nested(op, dtype) for op in NESTED
+       for dtype in ("uint8", "int16", "int64")},
     "indices": index_arithmetic(), "chosen_index": chosen_index(),
 }
 PROGRAMS = [schedule_elementwise(y, name, 16).program for name, y in COMPUTED.items()]
