@@ -44,12 +44,16 @@ def make_parser() -> argparse.ArgumentParser:
                     "run them on its simulators, and check that all parts agree.")
     parser.add_argument("--version", action=Version)
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    for info in sorted(pkgutil.iter_modules(lockstep.commands.__path__), key=lambda m: m.name):
-        if info.name.startswith("_"):
-            continue
-        module = importlib.import_module(f"lockstep.commands.{info.name}")
+    for name in sorted(command_modules(), key=lambda name: name.rpartition(".")[2]):
+        module = importlib.import_module(name)
         module.add_parser(subparsers).set_defaults(run=module.run)
     return parser
+
+
+def command_modules() -> list[str]:
+    """The modules of the commands, in the folder of commands and in those inside it."""
+    return [found.name for found in pkgutil.walk_packages(
+        lockstep.commands.__path__, f"{lockstep.commands.__name__}.") if not found.ispkg]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,7 +7,7 @@
                   <- frontend | cpu_gpu_backends <- gradients, quantize
     cpu_gpu_backends:   llvm, simt <- intrinsics <- cpu | gpu;  cpu <- c
     accel:     machine <- datapath | proof <- figures <- mapping | hw | sim | estimates
-                  <- answers
+                  <- answers, formal
     mapping:   lowering <- selecting <- operators <- memory, schedules <- builders <- plans
                   <- bounds <- texts
                accel/sim/rtl/verilated.py and accel/sim/slice/simulator.py alone build from hw;
@@ -51,7 +51,7 @@ LAYERS = {
     ),
     "compiler.cpu_gpu_backends": ({"llvm", "simt"}, {"intrinsics"}, {"cpu", "gpu"}, {"c"}),
     "accel": ({"machine"}, {"datapath", "proof"}, {"figures"},
-              {"mapping", "hw", "sim", "estimates"}, {"answers"}),
+              {"mapping", "hw", "sim", "estimates"}, {"answers", "formal"}),
     "accel.mapping": ({"lowering"}, {"selecting"}, {"operators"}, {"memory", "schedules"},
                       {"builders"}, {"plans"}, {"bounds", "positions"}, {"texts"},
                       {"assembling", "compiled", "joining", "layers", "loads", "memory_map",

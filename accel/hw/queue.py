@@ -50,6 +50,7 @@ class Queue(wiring.Component):
         assert latency > pause
         self.shape, self.depth = shape, depth
         self.latency, self.pause = latency, pause
+        self.width = Shape.cast(shape).width
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)),
                           "some": Out(1)})
 
@@ -77,7 +78,7 @@ class Queue(wiring.Component):
                 m.d.sync += head.eq(head + 1)
             return m
 
-        move, output = Signal(), Signal(Shape.cast(self.shape).width, reset_less=True)
+        move, output = Signal(), Signal(self.width, name="output", reset_less=True)
         _, stored, _ = tally(m, "stored", self.depth,
                              delayed(m, push, self.latency - 2, "pushed"), move)
         free = ~self.o.valid if self.pause else ~self.o.valid | self.o.ready
@@ -108,14 +109,14 @@ class Relay(wiring.Component):
     """
 
     def __init__(self, shape):
-        self.shape = shape
+        self.shape, self.width = shape, Shape.cast(shape).width
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)),
                           "some": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
-        width = Shape.cast(self.shape).width
-        output, spare = Signal(width, reset_less=True), Signal(width, reset_less=True)
+        output, spare = (Signal(self.width, name=name, reset_less=True)
+                         for name in ("output", "spare"))
         held = Signal()             # something is in the spare register
         m.d.comb += [self.i.ready.eq(~held), self.some.eq(self.o.valid),
                      Value.cast(self.o.payload).eq(output)]

@@ -40,7 +40,7 @@ def test_the_rtl_and_the_functional_simulator_agree(capsys, tmp_path):
 
 def test_every_program_may_be_a_line(capsys, monkeypatch, only_functional):
     """Where there is no terminal, a line says how far it is, at intervals."""
-    monkeypatch.setattr("lockstep.commands.check.INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("lockstep.commands.machine.check.INTERVAL_SECONDS", 0.0)
     assert main(["check", "--count", "2"]) == 0
     first, *lines = capsys.readouterr().err.splitlines()
     total = 23 + 2 + 1 + 10

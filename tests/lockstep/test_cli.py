@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -168,8 +167,7 @@ def test_what_the_output_has_no_characters_for_is_escaped(encoding: str) -> None
 
 
 def commands() -> list[str]:
-    return [found.name for found in pkgutil.iter_modules(lockstep.commands.__path__)
-            if not found.name.startswith("_")]
+    return [name.rpartition(".")[2] for name in cli.command_modules()]
 
 
 @pytest.mark.parametrize("name", commands())

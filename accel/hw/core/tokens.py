@@ -38,17 +38,17 @@ class Tokens(wiring.Component):
     """
 
     def __init__(self, timing: CoreTiming, structure: Structure = SHIPPED_STRUCTURE):
-        self._timing, self._names = timing, structure.names
-        count = len(self._names)
+        self._timing, self.names = timing, structure.names
+        count = len(self.names)
         super().__init__({"units": In(token_port(count)).array(count), "empty": Out(1)})
         self.counters: list[list[Signal]] = []
 
     def elaborate(self, platform):
         m = Module()
         left = []
-        for number, (source, port) in enumerate(zip(self._names, self.units, strict=True)):
+        for number, (source, port) in enumerate(zip(self.names, self.units, strict=True)):
             row, fulls = [], []
-            for place, (target, user) in enumerate(zip(self._names, self.units, strict=True)):
+            for place, (target, user) in enumerate(zip(self.names, self.units, strict=True)):
                 signalled = port.signalled & port.signals[place]
                 taken = Signal(name=f"{source}_to_{target}_taken")
                 m.d.sync += taken.eq(user.take & user.waits[number])

@@ -65,6 +65,8 @@ class Arbiter(wiring.Component):
             "open": Out(range(config.timing.bursts + 1)),
             **{f"moved_{client}": Out(1) for client in config.structure.clients},
         })
+        self.clients, self.bursts = (FETCH, store, load), config.timing.bursts
+        self.ended = config.timing.extra("closing_cycles")
         self._fetch, self._load, self._store = (
             getattr(self, name) for name in (FETCH, load, store))
         self._moved_fetch, self._moved_load, self._moved_store = (
@@ -78,7 +80,8 @@ class Arbiter(wiring.Component):
         self._requests(m, owners, full)
         read_done = self._reads(m, owners)
         self._writes(m)
-        opened, closed, left = Signal(), Signal(2), Signal.like(self.open)
+        opened, closed = Signal(name="opened"), Signal(2, name="closed")
+        left = Signal.like(self.open, name="left")
         one_more = Signal.like(self.open)
         m.d.comb += [
             opened.eq(Cat(client.request.valid & client.request.ready
@@ -86,8 +89,7 @@ class Arbiter(wiring.Component):
             left.eq(self.open - closed[0] - closed[1]),
             one_more.eq(self.open + 1 - closed[0] - closed[1]),
         ]
-        ended = delayed(m, Cat(read_done, self.mem.ack.valid),
-                        self._timing.extra("closing_cycles"), "ended")
+        ended = delayed(m, Cat(read_done, self.mem.ack.valid), self.ended, "ended")
         m.d.sync += [closed.eq(ended),
                      self.open.eq(Mux(opened, one_more, left)),
                      full.eq(Mux(opened, left == bursts - 1, left == bursts))]
@@ -114,7 +116,7 @@ class Arbiter(wiring.Component):
 
     def _reads(self, m: Module, owners: Queue) -> Value:
         """Passes beats to the owner of the oldest burst; returns whether it ends in this cycle."""
-        beat, moved = Signal(self._last), Signal()
+        beat, moved = Signal(self._last, name="beat"), Signal(name="moved")
         rdata = self.mem.rdata
         for client, mine, count in ((self._fetch, ~owners.o.p.load, self._moved_fetch),
                                     (self._load, owners.o.p.load, self._moved_load)):
@@ -132,7 +134,8 @@ class Arbiter(wiring.Component):
     def _writes(self, m: Module):
         """Beats follow their accepted request: `due` counts those that may pass."""
         request, wdata = self.mem.request, self.mem.wdata
-        due, some = Signal(range(self._timing.bursts * self._beats + 1)), Signal()
+        due = Signal(range(self._timing.bursts * self._beats + 1), name="due")
+        some = Signal(name="some_due")
         accepted = request.valid & request.ready & request.p.write
         m.d.comb += [
             wdata.payload.eq(self._store.wdata.payload),

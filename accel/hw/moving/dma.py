@@ -253,7 +253,7 @@ class Stepper(wiring.Component):
     """
 
     def __init__(self, config: AccelConfig, source_bits: int, target_bits: int, tag, kept: int = 0):
-        self._bus_bytes = bus_bytes = config.bus_bytes
+        self.bus_bytes = bus_bytes = config.bus_bytes
         self._offset_bits = offset = exact_log2(bus_bytes)
         super().__init__({
             "i": In(stream.Signature(data.StructLayout({
@@ -278,10 +278,12 @@ class Stepper(wiring.Component):
             passed.eq(lower & several & (run.again != 0)),
         ]
 
-        beats, chunks = Signal(17 - n), Signal(17 - n)      # to read and to write, − 1
-        again = Signal.like(run.again)                      # of those to read, not to take
-        reads, fresh, last, skip, first = Signal(), Signal(), Signal(), Signal(), Signal()
-        first_lane, last_lane, late_after = Signal(n), Signal(n), Signal(n)
+        beats, chunks = (Signal(17 - n, name=name) for name in ("beats", "chunks"))   # to go, − 1
+        again = Signal.like(run.again, name="again")        # of those to read, not to take
+        reads, fresh, last, skip, first = (Signal(name=name) for name in (
+            "reads", "fresh", "last", "skip", "first"))
+        first_lane, last_lane, late_after = (Signal(n, name=name) for name in (
+            "first_lane", "last_lane", "late_after"))
         fields = {name: Signal.like(step[name], name=name, reset_less=name != "beat")
                   for name in ("beat", "chunk", "rotate", "fill", "tag")}
         accept, fire = self.i.valid & self.i.ready, self.o.valid & self.o.ready
@@ -292,7 +294,7 @@ class Stepper(wiring.Component):
             step.take.eq(reads & fresh), step.write.eq(~skip), step.end.eq(~skip & last),
             self.next_beat.eq(step.beat + reads),
         ]
-        for lane in range(self._bus_bytes):
+        for lane in range(self.bus_bytes):
             m.d.comb += [step.late[lane].eq(lane > late_after),
                          step.mask[lane].eq(~skip & (~first | (lane >= first_lane))
                                             & (~last | (lane <= last_lane)))]

@@ -31,7 +31,7 @@ class Unpack(wiring.Component):
     """
 
     def __init__(self, config: AccelConfig, buffer: str | None = None):
-        self._config = config
+        self.weight_bits = config.weight_bits
         buffer = buffer or config.structure.roles.wgt
         write = chunk_write(config, buffer)
         self._widest = exact_log2(config.written_bytes(buffer) // config.bus_bytes)
@@ -45,7 +45,7 @@ class Unpack(wiring.Component):
                       (("data", self.write.data), ("mask", self.write.mask)))
         addr = Signal.like(self.write.addr, name="addr_next")
         with m.Switch(self.bits):
-            for bits in self._config.weight_bits:
+            for bits in self.weight_bits:
                 code = WEIGHT_BITS.index(bits)
                 free = self._widest - code              # bits of the address within the port
                 elements = [self.data[low:low + bits].as_signed()

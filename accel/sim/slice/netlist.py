@@ -138,12 +138,14 @@ Cell = (NetOperator | NetPart | Matches | Priority | Assign | NetRegister | NetM
 
 @dataclass(frozen=True, slots=True)
 class Netlist:
-    """Cell 0 stands for the inputs. `modules` has the path of each cell's module."""
+    """Cell 0 stands for the inputs. `modules` has the path of each cell's module, `signals` the
+    values of signals by their names, of several of one name the first."""
 
     cells: list[Cell] = field(default_factory=list)
     modules: list[str] = field(default_factory=list)
     inputs: dict[str, Value] = field(default_factory=dict)
     outputs: dict[str, Value] = field(default_factory=dict)
+    signals: dict[str, Value] = field(default_factory=dict)
 
 
 def cell_of(net: int) -> int:
@@ -216,6 +218,8 @@ class _Reading:
             {name: tuple(range(start, start + width))
              for name, (start, width) in top.ports_i.items()},
             {name: tuple(map(int, value)) for name, value in top.ports_o.items()})
+        for signal, nets in netlist.signals.items():
+            self.result.signals.setdefault(signal.name, tuple(map(int, nets)))
         self._clock = self.result.inputs.get("clk")
         for number, cell in enumerate(netlist.cells):
             if number:

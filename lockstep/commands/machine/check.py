@@ -45,6 +45,7 @@ def _positive(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     if args.geometries:
         return _run_geometries(args)
+    from accel.formal.known import keep_runs
     from accel.machine.loading import load_machine
     from accel.sim.checking.check import check
 
@@ -53,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
     with _progress() as tell:
         tell(f"{name}, the RTL is built", 0, 0)
         report = check(machine, args.count, args.seed, progress=lambda *done: tell(name, *done))
+    if report.difference is None:
+        keep_runs(machine, report.coverage.ran)
     _write(args, report.as_json())
     _show(report)
     return 0 if report.ok else 1

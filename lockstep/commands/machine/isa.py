@@ -18,9 +18,13 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         "isa", help="list instructions, what they compute, and their words",
         description="List every instruction with its opcode, unit and meaning, then the fields of "
                     "the words with loops and times of each unit; or, with --status, the codes "
-                    "that a run can end with.")
+                    "that a run can end with; or, with --proved, what is known of each: whether "
+                    "`lockstep prove` has proved it for this machine, and how often programs of "
+                    "`lockstep check` ran it.")
     add_machine(parser, f"(default {MACHINE})", MACHINE)
     parser.add_argument("--status", action="store_true", help="status codes instead")
+    parser.add_argument("--proved", action="store_true",
+                        help="what is known of each instruction instead: proved, tested or neither")
     parser.add_argument("--html", type=output_file, metavar="FILE.html",
                         help="write the manual: words bit by bit, every instruction with operands, "
                              "fields, time and an example")
@@ -39,9 +43,25 @@ def run(args: argparse.Namespace) -> int:
         write_text(args.html, page(machine))
         say(f"{args.html}: the {len(machine.opcodes)} instructions of {machine.config.name}")
         return 0
+    if args.proved:
+        if args.status:
+            raise RequestError("--proved must be left out with --status: codes are not proved")
+        _show_known(load_machine(args.machine))
+        return 0
     for line in list(_status() if args.status else _instructions(load_machine(args.machine))):
         say(line, indent=_MEANING)
     return 0
+
+
+def _show_known(machine) -> None:
+    from accel.formal.known import known
+
+    say(f"machine {machine.hash[:12]} ({machine.config.name})")
+    for name, one in known(machine).items():
+        proof = f"proved by {one.proved}" if one.proved else (
+            f"REFUTED: {one.refuted}" if one.refuted else "not proved")
+        say(f"{name:16} {proof}; " + (f"ran {one.ran:,} times in checks" if one.ran else
+                                      "not tested here"), indent=17)
 
 
 def _status() -> Iterator[str]:

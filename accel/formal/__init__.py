@@ -1,0 +1,1 @@
+"""Proofs that hardware computes what is declared, for all inputs: `prove` says what is claimed."""

@@ -1,0 +1,1 @@
+"""Commands about a machine, without a network."""
