@@ -53,6 +53,7 @@ class Logic:
         self._symbols: dict[str, Term] = {}
         self._depends: dict[int, frozenset[str]] = {}
         self._proved: set[tuple[Any, ...]] = set()
+        self._limits: dict[int, tuple[int, int]] = {}
 
     # ---- words ---------------------------------------------------------------------------------
 
@@ -243,6 +244,8 @@ class Logic:
         """The least and the greatest that a word can be as a number with a sign, or more."""
         kinds, width = self._kinds, self.width(term)
         low, high = -(1 << width - 1), (1 << width - 1) - 1
+        if term.id() in self._limits:
+            return self._limits[term.id()]
         known = self.constant(term)
         if known is not None:
             number = known - (1 << width if known > high else 0)
@@ -257,10 +260,18 @@ class Logic:
             (a, b), (c, d) = map(self.bounds, parts)
             ends = (a + c, b + d) if kind == kinds.BV_ADD else (a - d, b - c)
             return ends if low <= ends[0] and ends[1] <= high else (low, high)
+        if kind == kinds.BV_ASHR:           # towards 0, or -1
+            a, b = self.bounds(parts[0])
+            return min(a, 0), max(b, -1)
         if kind == kinds.ITE:
             (a, b), (c, d) = map(self.bounds, parts[1:])
             return min(a, c), max(b, d)
         return low, high
+
+    def limited(self, term: Term, low: int, high: int) -> Term:
+        """The word, for which better bounds are known than those of its form."""
+        self._limits[term.id()] = low, high
+        return term
 
     def within(self, term: Term, low: int, high: int) -> Term:
         """A truth: a word, as a number with a sign, lies between."""

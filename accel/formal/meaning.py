@@ -48,8 +48,7 @@ def _binary(logic: Logic, op: str, a: Term, b: Term, signed: bool) -> Term:
     s = "s" if signed else "u"
     match op:
         case _ if op in _PLAIN: return logic.binary(op, a, b)
-        case "max": return logic.chosen(logic.compared(f"{s}lt", a, b), b, a)
-        case "min": return logic.chosen(logic.compared(f"{s}lt", b, a), b, a)
+        case "max" | "min": return _extreme(logic, op, a, b, s)
         case "shl": return logic.binary("shl", a, b)
         case "shr": return logic.binary("ashr" if signed else "shr", a, b)
         case "rshift_rne": return _rounded(logic, a, b, signed)
@@ -62,10 +61,18 @@ def _binary(logic: Logic, op: str, a: Term, b: Term, signed: bool) -> Term:
     raise ProofError(f"Bodies must have no operator {op} for a proof")
 
 
+def _extreme(logic: Logic, op: str, a: Term, b: Term, sign: str) -> Term:
+    first, second = (a, b) if op == "max" else (b, a)
+    result = logic.chosen(logic.compared(f"{sign}lt", first, second), b, a)
+    if sign == "u" or logic.fixed(result):
+        return result
+    choose = max if op == "max" else min
+    return logic.limited(result, *map(choose, logic.bounds(a), logic.bounds(b)))
+
+
 def _rounded(logic: Logic, value: Term, amount: Term, signed: bool) -> Term:
     """``value / 2**amount`` to the nearest integer, ties to even: the quotient, and one more where
-    the rest is above half, or half and the quotient odd. The rest is in a word of its own below.
-    """
+    the rest is above half, or half and the quotient odd."""
     width = logic.width(value)
     quotient = logic.binary("ashr" if signed else "shr", value, amount)
     rest = logic.binary("sub", value, logic.binary("shl", quotient, amount))
@@ -76,7 +83,11 @@ def _rounded(logic: Logic, value: Term, amount: Term, signed: bool) -> Term:
     up = logic.binary("or", logic.compared("ugt", rest, half), logic.binary(
         "and", logic.compared("eq", rest, half), odd))
     up = logic.binary("and", up, logic.inverted(zero))
-    return logic.binary("add", quotient, logic.widened(up, width, False))
+    result = logic.binary("add", quotient, logic.widened(up, width, False))
+    if not signed or logic.fixed(result):
+        return result
+    low, high = logic.bounds(value)         # a quotient is nearer to zero
+    return logic.limited(result, min(low, 0), max(high, 0))
 
 
 def combined(logic: Logic, kind: str, old: Term, value: Term) -> Term:

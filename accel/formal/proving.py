@@ -13,6 +13,7 @@ from accel.formal.claims import SECONDS, Claim
 from accel.formal.datapaths import datapath_claims
 from accel.formal.logic import Answer, Logic, ProofError
 from accel.formal.moving import stepper_claims, unpack_claims
+from accel.formal.operands import operand_claims
 from accel.formal.queues import queue_claims, relay_claims
 from accel.formal.tokens import token_claims
 from accel.hw.compute.hazards import Hazards
@@ -23,6 +24,7 @@ from accel.hw.moving.arbiter import Arbiter
 from accel.hw.moving.dma import Stepper
 from accel.hw.moving.unpack import Unpack
 from accel.hw.queue import Queue, Relay
+from accel.hw.vector.operands import Operands
 from accel.machine.machine import Machine
 from accel.machine.structure import FETCH, UnitKind
 
@@ -133,6 +135,7 @@ def _claims(machine: Machine, path: str, part: Any) -> Iterator[Claim]:
         case Relay(): yield from relay_claims(part, path)
         case Update(): yield from update_claims(part, path)
         case Hazards(): yield from hazard_claims(part, path)
+        case Operands(): yield from operand_claims(part, path)
         case Tokens(): yield from token_claims(part, path)
         case Arbiter(): yield from arbiter_claims(part, path)
         case Stepper(): yield from stepper_claims(part, path, instruction())

@@ -60,16 +60,19 @@ class Operands(wiring.Component):
     def __init__(self, config: AccelConfig, plan: DatapathPlan, widths: Mapping[str, int],
                  unit: Unit = SHIPPED):
         operation = operation_layout(plan, formats(config, bool(plan.third))[unit.name], unit)
-        self._unit, (self._par,) = unit, unit.at("record")
-        self._bits = {name: bits(config.elements[name]) for name in unit.at("a")}
-        self._float = is_float(config.output)                   # bfloat16: half of a float32
-        rows, self._columns = config.vector_tile
-        self._records = config.records
-        self._lanes, self._widths, self._plan = rows * self._columns, widths, plan
+        self._unit, (self.record,) = unit, unit.at("record")
+        self.bits = {name: bits(config.elements[name]) for name in unit.at("a")}
+        self.is_float = is_float(config.output)                 # bfloat16: half of a float32
+        *self.others, _ = unit.at("b")
+        self.apart = any("bias" in names and "b" in names for names in (
+            [operand.name for operand in body.operands] for body in plan.bodies))
+        rows, self.columns = config.vector_tile
+        self.records = config.records
+        self._lanes, self.widths, self.plan = rows * self.columns, widths, plan
         super().__init__({
             "s0_fetch": In(fetch_layout(plan, operation)),
-            **{f"s2_{buffer}": In(width * self._lanes) for buffer, width in self._bits.items()},
-            f"s2_{self._par}": In(PARAM_BYTES * 8 * self._columns),
+            **{f"s2_{buffer}": In(width * self._lanes) for buffer, width in self.bits.items()},
+            f"s2_{self.record}": In(PARAM_BYTES * 8 * self.columns),
             "s2_issued": Out(1), "s2_operation": Out(operation),
             "s3": Out(data.StructLayout({bus: prod(shape) * widths[bus]
                                          for bus, shape in plan.buses.items()})),
@@ -77,24 +80,22 @@ class Operands(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        *_, s1, s2 = trail(m, self.s0_fetch, self._plan.timing.read_cycles, "fetch")
+        *_, s1, s2 = trail(m, self.s0_fetch, self.plan.timing.read_cycles, "fetch")
         m.d.comb += [self.s2_issued.eq(s2.b), self.s2_operation.eq(s2.operation)]
-        par = data.View(data.ArrayLayout(parameter_layout(self._records), self._columns),
-                        getattr(self, f"s2_{self._par}"))
+        par = data.View(data.ArrayLayout(parameter_layout(self.records), self.columns),
+                        getattr(self, f"s2_{self.record}"))
         a, b = self._sources(m, platform, s1, s2.operation.imm, par)
-        apart = any("bias" in names and "b" in names for names in (
-            [operand.name for operand in body.operands] for body in self._plan.bodies))
-        bias = (self._parameter(m, par, "bias") if apart
-                else [b[channel] for channel in range(self._columns)])
+        bias = (self._parameter(m, par, "bias") if self.apart
+                else [b[channel] for channel in range(self.columns)])
         elements = {"a": a, "b": b, "bias": bias,
                     **{name: self._parameter(m, par, name)
-                       for name in parameters_of(self._plan, self._unit) if name != "bias"}}
-        if TABLE.name in self._plan.buses:
+                       for name in parameters_of(self.plan, self._unit) if name != "bias"}}
+        if TABLE.name in self.plan.buses:
             s3_table = Signal.like(s2.table, name="s3_table", reset_less=True)
             m.d.sync += s3_table.eq(s2.table)
             elements[TABLE.name] = [s3_table]
-        for bus in self._plan.buses:
-            width = self._widths[bus]
+        for bus in self.plan.buses:
+            width = self.widths[bus]
             m.d.comb += [self.s3[bus].word_select(place, width).eq(element)
                          for place, element in enumerate(elements[bus])]
         return m
@@ -107,23 +108,23 @@ class Operands(wiring.Component):
             return spread(m, platform, value, f"s2_{name}", self._lanes)
 
         takes_a, takes_b = control(s1.a, "takes_a"), control(s1.b, "takes_b")
-        places = *others, par_name = self._unit.at("b")
+        others, places = self.others, (*self.others, self.record)
         a_from_acc = control(s1.operation.a[others[0]], f"a_from_{others[0]}")
         b_from = {name: control(s1.operation.b[name], f"b_from_{name}")
                   for name in (*places, IMMEDIATE)}
         acc, res = (data.View(data.ArrayLayout(signed(width), self._lanes),
                               getattr(self, f"s2_{buffer}"))
-                    for buffer, width in self._bits.items())
-        wide = max(self._bits.values())
+                    for buffer, width in self.bits.items())
+        wide = max(self.bits.values())
         s3_a, s3_b = (Signal(data.ArrayLayout(signed(width), self._lanes), name=f"s3_{name}",
                              reset_less=True)
                       for name, width in (("a", wide), ("b", max(wide, 32))))
         for lane in range(self._lanes):
-            stored = Cat(Const(0, 16), res[lane]).as_signed() if self._float else res[lane]
+            stored = Cat(Const(0, 16), res[lane]).as_signed() if self.is_float else res[lane]
             with m.If(takes_a[lane]):
                 m.d.sync += s3_a[lane].eq(Mux(a_from_acc[lane], acc[lane], stored))
             sources = {**dict(zip(others, (acc[lane], stored), strict=True)), IMMEDIATE: imm,
-                       par_name: par[lane % self._columns].bias}
+                       self.record: par[lane % self.columns].bias}
             with m.If(takes_b[lane]):
                 m.d.sync += s3_b[lane].eq(_choose(
                     *((b_from[name][lane], value) for name, value in sources.items())))
@@ -132,7 +133,7 @@ class Operands(wiring.Component):
     def _parameter(self, m: Module, par, name: str) -> list[Signal]:
         """A parameter of every channel."""
         registers = [Signal.like(par[channel][name], name=f"s3_{name}{channel}", reset_less=True)
-                     for channel in range(self._columns)]
+                     for channel in range(self.columns)]
         m.d.sync += [register.eq(par[channel][name])
                      for channel, register in enumerate(registers)]
         return registers

@@ -27,6 +27,7 @@ class Fault:
 
 DATAPATH, UPDATE, HAZARDS = (f"accel.hw.compute.{name}" for name in (
     "datapath", "update", "hazards"))
+OPERANDS = "accel.hw.vector.operands"
 QUEUE, TOKENS, ARBITER, DMA, UNPACK = (f"accel.hw.{name}" for name in (
     "queue", "core.tokens", "moving.arbiter", "moving.dma", "moving.unpack"))
 

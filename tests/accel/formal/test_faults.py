@@ -10,12 +10,15 @@ from accel.formal import datapaths
 from accel.formal.accumulators import hazard_claims, update_claims
 from accel.formal.arbiters import arbiter_claims
 from accel.formal.moving import stepper_claims, unpack_claims
+from accel.formal.operands import operand_claims
+from accel.formal.proving import parts_of
 from accel.formal.queues import queue_claims, relay_claims
 from accel.formal.tokens import token_claims
+from accel.hw.vector.operands import Operands
 from accel.machine.loading import load_machine
 from accel.machine.timing import TIMING
-from tests.accel.formal.faults import (ARBITER, BODIES, DATAPATH, DMA, HAZARDS, QUEUE, TOKENS,
-                                       UNPACK, UPDATE, Fault)
+from tests.accel.formal.faults import (ARBITER, BODIES, DATAPATH, DMA, HAZARDS, OPERANDS, QUEUE,
+                                       TOKENS, UNPACK, UPDATE, Fault)
 
 TINY = load_machine("ecp5-1x2x2")
 
@@ -57,6 +60,13 @@ def updates(module):
                                        TIMING.read_cycles), "update")
 
 
+def operands(module):
+    machine = load_machine("tiny-1x4x4")        # with several lanes
+    widths = next(part.widths for _, part in parts_of(machine) if isinstance(part, Operands))
+    return operand_claims(module.Operands(machine.config, plan(machine, "vector"), widths),
+                          "operands")
+
+
 def steppers(module):
     return [claim for kept in (0, 2) for claim in stepper_claims(
         module.Stepper(TINY.config, 12, 14, 3, kept), "stepper", "load")]
@@ -68,7 +78,7 @@ def unpacks(module):
 
 
 PARTS = {
-    UPDATE: updates, DMA: steppers, UNPACK: unpacks,
+    OPERANDS: operands, UPDATE: updates, DMA: steppers, UNPACK: unpacks,
     HAZARDS: lambda module: hazard_claims(module.Hazards(8, 5), "hazards"),
     TOKENS: lambda module: token_claims(module.Tokens(TIMING), "tokens"),
     ARBITER: lambda module: arbiter_claims(module.Arbiter(TINY.config), "arbiter"),
@@ -84,6 +94,11 @@ FAULTS = [
     (None, UPDATE, "early = control(same[2:].any(), \"early\")",
      "early = control(same[2:-1].any(), \"early\")"),
     (None, UPDATE, "second[lane], fresh, Mux(", "second[lane], base[bits], Mux("),
+    (None, OPERANDS, "with m.If(takes_b[lane]):", "with m.If(takes_a[lane]):"),
+    (None, OPERANDS, "Mux(a_from_acc[lane], acc[lane], stored)", "acc[lane]"),
+    (None, OPERANDS, "self._sources(m, platform, s1, s2.operation.imm, par)",
+     "self._sources(m, platform, s1, s1.operation.imm, par)"),
+    (None, OPERANDS, "par[lane % self.columns].bias", "par[0].bias"),
     (None, HAZARDS, "meets = [self._meets(acc, entry) for acc, entry in places[:len(flags)]]",
      "meets = [self._meets(acc, entry) for acc, entry in places[1:]]"),
     (None, HAZARDS, "Cat(meets[1:]).any()", "Cat(meets[2:]).any()"),
