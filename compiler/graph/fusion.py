@@ -25,10 +25,12 @@ outside, and groups never wait for each other in a circle. A node with the attri
 its group.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
+from compiler import te
 from compiler.graph.graph import Graph, Node
 from compiler.ops.records.operator import Kind
 from compiler.ops.registry import find
@@ -168,7 +170,7 @@ def _name(node: Node | None) -> str | None:
 @dataclass(slots=True)
 class _Fusion:
     """One run: `size` has the elements of each value, `row` what `_row` says of each node; `home`
-    the members of each node's group, one dictionary for all of them.
+    the members of each node's group, one dictionary for all of them; `times` what `_times` says.
     """
 
     graph: Graph
@@ -181,6 +183,7 @@ class _Fusion:
     size: Mapping[str, int] = field(init=False)
     row: Mapping[str, tuple[tuple[int, ...], int] | None] = field(init=False)
     home: dict[str, dict[str, Node]] = field(init=False)
+    times: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self):
         self.readers = self.graph.consumers()
@@ -394,14 +397,29 @@ class _Fusion:
             return False
         copies = dict.fromkeys(members, 0) | {nodes[-1].outputs[0]: 1}
         for node in reversed(nodes):
-            for value in node.inputs:
+            times = self._times(node) if copies.keys() & {*node.inputs} else ()
+            for value, count in zip(node.inputs, times):
                 if value not in members:
                     continue
-                copies[value] += copies[node.outputs[0]]
+                copies[value] += count * copies[node.outputs[0]]
                 if self.size[node.outputs[0]] > self.size[value] and not (
                         find(node.op).joins):
                     return False
         return sum(copies.values()) <= MOST_COPIES
+
+    def _times(self, node: Node) -> tuple[int, ...]:
+        """The number of times that an element-wise operator's expression has each of its inputs, at
+        least once: ``x if x > 0 else a * x`` has x three times."""
+        if find(node.op).kind is not Kind.ELEMENTWISE:
+            return (1,) * len(node.inputs)
+        if node.name not in self.times:
+            inputs = [te.placeholder(self.graph.values[value].shape, self.graph.values[value].dtype,
+                                     f"x{place}") for place, value in enumerate(node.inputs)]
+            body = find(node.op).define(node.attrs, inputs, "y").body
+            reads = Counter(part.buffer.name for part in te.walk(body)
+                            if isinstance(part, te.Read)) if isinstance(body, te.Expr) else Counter()
+            self.times[node.name] = tuple(max(1, reads[one.name]) for one in inputs)
+        return self.times[node.name]
 
     def _are_rows(self, nodes: list[Node]) -> bool:
         """True if they compute the same rows, from few inputs. Where rows are summed up, what is

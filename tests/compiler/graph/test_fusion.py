@@ -168,6 +168,16 @@ def test_doubling_ends_a_group() -> None:
     assert len(made) > 1 and all(2 ** len(one) <= 2 * MOST_COPIES for one in made)
 
 
+def test_an_operator_that_reads_its_input_several_times_counts_as_often() -> None:
+    """x if x > 0 else a x, ten times: written out, it would have 3^10 terms."""
+    net, value = Net(), "x"
+    for _ in range(10):
+        value = net.op("leakyrelu", value, alpha=0.1)
+    made = groups(net, value)
+    assert len(made) > 1 and all(3 ** len(one) <= 2 * MOST_COPIES for one in made)
+    assert max(map(len, made)) > 2
+
+
 def test_the_text_of_groups() -> None:
     net = Net()
     net.op("relu", net.conv("x"))
