@@ -416,8 +416,8 @@ class _Fusion:
             inputs = [te.placeholder(self.graph.values[value].shape, self.graph.values[value].dtype,
                                      f"x{place}") for place, value in enumerate(node.inputs)]
             body = find(node.op).define(node.attrs, inputs, "y").body
-            reads = Counter(part.buffer.name for part in te.walk(body)
-                            if isinstance(part, te.Read)) if isinstance(body, te.Expr) else Counter()
+            parts = te.walk(body) if isinstance(body, te.Expr) else ()
+            reads = Counter(part.buffer.name for part in parts if isinstance(part, te.Read))
             self.times[node.name] = tuple(max(1, reads[one.name]) for one in inputs)
         return self.times[node.name]
 
