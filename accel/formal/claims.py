@@ -30,6 +30,12 @@ class Claim:
     datapath: tuple[DatapathPlan, int] | None = None
 
 
+def undecided(answer: Answer, seconds: float) -> Answer:
+    """The answer; where there is none, its reason is all the time that there was."""
+    return answer if answer.proved is not None else replace(
+        answer, reason=f"not decided in {seconds:.0f} seconds")
+
+
 def all_of(logic: Logic, truths: Iterable[Term], given: Sequence[Term], seconds: float) -> Answer:
     """Do all truths hold wherever what is given does? One question each, in so many seconds.
 
@@ -40,5 +46,5 @@ def all_of(logic: Logic, truths: Iterable[Term], given: Sequence[Term], seconds:
     for truth in truths:
         answer = logic.decide(truth, given, max(seconds - (time.monotonic() - begin), 0.001))
         if not answer.proved:
-            return replace(answer, seconds=time.monotonic() - begin)
+            return undecided(replace(answer, seconds=time.monotonic() - begin), seconds)
     return Answer(True, time.monotonic() - begin)

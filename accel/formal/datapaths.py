@@ -23,7 +23,7 @@ import numpy as np
 
 from accel.datapath.lowering import bus_of
 from accel.datapath.plan import DatapathPlan, plan
-from accel.formal.claims import Claim
+from accel.formal.claims import Claim, undecided
 from accel.formal.logic import Answer, Logic, Term
 from accel.formal.meaning import meaning
 from accel.formal.products import CutLogic
@@ -58,7 +58,7 @@ def _decide(made: DatapathPlan, number: int, seconds: float) -> Answer:
     if answer is None or not answer.proved:
         left = max(seconds - (time.monotonic() - begin), 0.001)
         answer = _decided(Logic(), made, number, left)
-    return replace(answer, seconds=time.monotonic() - begin)
+    return undecided(replace(answer, seconds=time.monotonic() - begin), seconds)
 
 
 def _decided(logic: Logic, made: DatapathPlan, number: int, seconds: float) -> Answer:

@@ -4,13 +4,14 @@ programs ran each. It counts for the machine, and for the hardware's sources, as
 import json
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 
 from accel.formal.proving import Proofs
 from accel.machine.machine import Machine
 from accel.sim.rtl.gateware import files_in, gateware_files, texts_of
-from compiler.kept import note, noted
+from compiler.kept import CacheError, note, noted
 from compiler.native import digest
 
 _PROOFS, _RUNS = "proofs", "checked"
@@ -37,17 +38,18 @@ def keep_proofs(proofs: Proofs) -> None:
     machine, kept = proofs.machine, _read(_PROOFS, proofs.machine)
     said = f"Bitwuzla {version('bitwuzla')}, {date.today()}"
     for one in proofs.proofs:
-        if one.claim.instruction:
+        before = kept.get(one.claim.name, {})
+        if one.claim.instruction and (one.answer.proved is not None or not before):
             kept[one.claim.name] = {"instruction": one.claim.instruction, "by": said,
                                     "proved": one.answer.proved}
-    note(_PROOFS, _key(_PROOFS, machine), json.dumps(kept))
+    _write(_PROOFS, machine, kept)
 
 
 def keep_runs(machine: Machine, ran: Mapping[str, int]) -> None:
     """Keep how often each instruction ran, with what ran before."""
     total = Counter(_read(_RUNS, machine))
     total.update(ran)
-    note(_RUNS, _key(_RUNS, machine), json.dumps(total))
+    _write(_RUNS, machine, total)
 
 
 def known(machine: Machine) -> dict[str, Known]:
@@ -71,3 +73,9 @@ def _key(kind: str, machine: Machine) -> str:
 
 def _read(kind: str, machine: Machine) -> dict:
     return json.loads(noted(kind, _key(kind, machine)) or "{}")
+
+
+def _write(kind: str, machine: Machine, kept: dict) -> None:
+    """Without a cache that can be written nothing is remembered, which is no reason to fail."""
+    with suppress(CacheError):
+        note(kind, _key(kind, machine), json.dumps(kept))

@@ -51,9 +51,9 @@ class Logic:
         self._package, self._kinds = bitwuzla, bitwuzla.Kind
         self._terms = bitwuzla.TermManager()
         self._symbols: dict[str, Term] = {}
-        self._depends: dict[int, frozenset[str]] = {}
+        self._depends: dict[Term, frozenset[str]] = {}
         self._proved: set[tuple[Any, ...]] = set()
-        self._limits: dict[int, tuple[int, int]] = {}
+        self._limits: dict[Term, tuple[int, int]] = {}
 
     # ---- words ---------------------------------------------------------------------------------
 
@@ -227,25 +227,25 @@ class Logic:
         todo = [term]
         while todo:
             one = todo[-1]
-            if one.id() in self._depends:
+            if one in self._depends:
                 todo.pop()
                 continue
             parts = [] if one.is_const() or one.is_value() else list(one.children())
-            missing = [part for part in parts if part.id() not in self._depends]
+            missing = [part for part in parts if part not in self._depends]
             if missing:
                 todo += missing
                 continue
             todo.pop()
             own = frozenset((str(one.symbol()),)) if one.is_const() else frozenset()
-            self._depends[one.id()] = own.union(*(self._depends[part.id()] for part in parts))
-        return self._depends[term.id()]
+            self._depends[one] = own.union(*(self._depends[part] for part in parts))
+        return self._depends[term]
 
     def bounds(self, term: Term) -> tuple[int, int]:
         """The least and the greatest that a word can be as a number with a sign, or more."""
         kinds, width = self._kinds, self.width(term)
         low, high = -(1 << width - 1), (1 << width - 1) - 1
-        if term.id() in self._limits:
-            return self._limits[term.id()]
+        if term in self._limits:
+            return self._limits[term]
         known = self.constant(term)
         if known is not None:
             number = known - (1 << width if known > high else 0)
@@ -270,13 +270,12 @@ class Logic:
 
     def limited(self, term: Term, low: int, high: int) -> Term:
         """The word, for which better bounds are known than those of its form."""
-        self._limits[term.id()] = low, high
+        self._limits[term] = low, high
         return term
 
     def within(self, term: Term, low: int, high: int) -> Term:
         """A truth: a word, as a number with a sign, lies between."""
-        ends = (self.number(end, self.width(term)) for end in (low, high))
-        first, last = ends
+        first, last = (self.number(end, self.width(term)) for end in (low, high))
         return self.binary("and", self.compared("sle", first, term),
                            self.compared("sle", term, last))
 
@@ -325,13 +324,7 @@ class Logic:
         if result == package.Result.UNSAT:
             self._proved.add(key)
             return Answer(True, took)
-        return Answer(None, took, reason=f"not decided in {seconds:.0f} seconds")
-
-    def value_of(self, term: Term) -> int:
-        """The number that a word is, if it depends on no symbol; else one that it can be."""
-        solver = self._solver((), 60.0)
-        solver.check_sat()
-        return int(solver.get_value(term).value(10))
+        return Answer(None, took)
 
     def possible(self, given: Iterable[Term], seconds: float = 60.0) -> bool:
         """Can all truths that are given hold at once? A claim about nothing always holds."""

@@ -46,7 +46,7 @@ class Proofs:
 
     Parameters
     ----------
-    unclaimed : instructions and parts that no claim is about, each with the reason.
+    unclaimed : instructions that no claim is about, each with the reason.
     seconds : that all took together.
     """
 
@@ -58,16 +58,6 @@ class Proofs:
     @property
     def refuted(self) -> list[Proof]:
         return [one for one in self.proofs if one.answer.proved is False]
-
-    @property
-    def open(self) -> list[Proof]:
-        """Claims that were not decided."""
-        return [one for one in self.proofs if one.answer.proved is None]
-
-    def proved(self, instruction: str) -> bool:
-        """True if there is a claim about an instruction, and all such are proved."""
-        answers = [one.answer.proved for one in self.proofs if one.claim.instruction == instruction]
-        return bool(answers) and all(answers)
 
     def as_json(self) -> dict[str, Any]:
         return {"machine": self.machine.config.name, "hash": self.machine.hash,

@@ -6,7 +6,9 @@ invariant holds, lets one cycle pass with any inputs, and asks for the invariant
 after a reset is the base: there nothing is inside.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import Any
 
 from accel.formal.claims import Claim, all_of
 from accel.formal.logic import Answer, Logic, Term
@@ -25,15 +27,15 @@ def relay_claims(relay: Relay, name: str) -> Iterator[Claim]:
     yield Claim(f"{name}: {_CLAIM}", "", lambda seconds: _Relayed(relay).decide(seconds))
 
 
-class _Watching:
-    """A component with the members of a queue, and one word that is watched."""
+class _Watching(ABC):
+    """A component with the members of a queue, and one word that is watched. With `started` it is
+    as after a reset."""
 
-    def __init__(self, queue: Queue | Relay, room: int) -> None:
-        self.logic = Logic()
-        self.hardware = Unrolled(self.logic, queue)
+    def __init__(self, queue: Any, logic: Logic | None = None, started: bool = False) -> None:
+        self.queue, self.logic = queue, logic or Logic()
+        self.hardware = Unrolled(self.logic, queue, started)
         self.word = self.logic.symbol("word", len(self.hardware.netlist.inputs["i__payload"]))
-        self.bits = room.bit_length() + 1               # of numbers of words
-        self.room = room
+        self.bits = self.room().bit_length() + 1        # of numbers of words
 
     def number(self, value: int) -> Term:
         return self.logic.number(value, self.bits)
@@ -49,21 +51,25 @@ class _Watching:
 
     # ---- what a kind of queue says of itself ---------------------------------------------------
 
+    @abstractmethod
+    def room(self) -> int:
+        """The number of words that fit."""
+
+    @abstractmethod
     def inside(self, cycle: int) -> Term:
         """The number of words inside."""
-        raise NotImplementedError
 
+    @abstractmethod
     def state(self, cycle: int) -> list[Term]:
         """Truths of any state that is reached."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lies(self, place: Term, cycle: int) -> Term:
         """A truth: the watched word lies where one with so many before it must."""
-        raise NotImplementedError
 
+    @abstractmethod
     def accepts(self, cycle: int) -> Term:
         """A truth: there is room, so that the queue must be ready."""
-        raise NotImplementedError
 
     # ---- the claim -----------------------------------------------------------------------------
 
@@ -97,9 +103,7 @@ class _Watching:
 
     def begins(self) -> Term:
         """A truth: after a reset nothing is inside, and the state is one of those."""
-        fresh = type(self).__new__(type(self))
-        fresh.__dict__.update(self.__dict__)
-        fresh.hardware = Unrolled(self.logic, self.hardware.component, started=True)
+        fresh = type(self)(self.queue, logic=self.logic, started=True)
         return self.logic.every((*fresh.state(0), self.logic.inverted(
             self.logic.any(fresh.inside(0)))))
 
@@ -107,10 +111,13 @@ class _Watching:
 class _Kept(_Watching):
     """A `Queue`: words lie in its memory from `head` on, the first in the output register."""
 
-    def __init__(self, queue: Queue) -> None:
-        super().__init__(queue, queue.depth)
-        self._queue, self._depth = queue, queue.depth
+    def __init__(self, queue: Queue, logic: Logic | None = None, started: bool = False) -> None:
+        super().__init__(queue, logic, started)
+        self._depth = queue.depth
         (self._memory,) = self.hardware.memories
+
+    def room(self) -> int:
+        return self.queue.depth
 
     def _signal(self, name: str, cycle: int) -> Term:
         return self.hardware.signal(name, cycle)
@@ -123,12 +130,12 @@ class _Kept(_Watching):
 
     def _out(self, cycle: int) -> Term:
         """One if a word is in the output register."""
-        return self.hardware.output("o__valid", cycle) if self._queue.latency > 1 else \
+        return self.hardware.output("o__valid", cycle) if self.queue.latency > 1 else \
             self.logic.number(0, 1)
 
     def _coming(self, cycle: int) -> list[Term]:
         """The words in memory that may not be seen yet."""
-        return [self._signal(f"pushed_{age}", cycle) for age in range(1, self._queue.latency - 1)]
+        return [self._signal(f"pushed_{age}", cycle) for age in range(1, self.queue.latency - 1)]
 
     def _tallied(self, name: str, cycle: int) -> Iterator[Term]:
         logic, count = self.logic, self._signal(f"{name}_count", cycle)
@@ -148,10 +155,10 @@ class _Kept(_Watching):
                   logic.compared("eq", self.inside(cycle), self.sum(stored, *coming, out)),
                   logic.compared("eq", self._address(self.hardware.write_address(
                       self._memory, cycle)), tail)]
-        return truths if self._queue.latency == 1 else [*truths, *self._tallied("stored", cycle)]
+        return truths if self.queue.latency == 1 else [*truths, *self._tallied("stored", cycle)]
 
     def _stored(self, cycle: int) -> Term:
-        name = "items_count" if self._queue.latency == 1 else "stored_count"
+        name = "items_count" if self.queue.latency == 1 else "stored_count"
         return self._signal(name, cycle)
 
     def _head(self, cycle: int, more: Term) -> Term:
@@ -163,7 +170,7 @@ class _Kept(_Watching):
         row = logic.row(self.hardware.memory(self._memory, cycle), self._head(
             cycle, logic.binary("sub", place, self.wide(out))))
         held = row
-        if self._queue.latency > 1:
+        if self.queue.latency > 1:
             first = logic.binary("and", out, logic.compared("eq", place, self.number(0)))
             held = logic.chosen(first, self._signal("output", cycle), row)
         return logic.compared("eq", held, self.word)
@@ -175,8 +182,8 @@ class _Kept(_Watching):
 class _Relayed(_Watching):
     """A `Relay`: one word in the output register, one in the spare one."""
 
-    def __init__(self, relay: Relay) -> None:
-        super().__init__(relay, 2)
+    def room(self) -> int:
+        return 2
 
     def inside(self, cycle: int) -> Term:
         return self.sum(self.hardware.output("o__valid", cycle),

@@ -74,3 +74,28 @@ def test_what_a_check_ran_is_remembered(own_cache, capsys):
     assert (known(machine)["add"].ran, known(machine)["sub"].ran) == (6, 0)
     assert main(["isa", "--machine", MACHINE, "--proved"]) == 0
     assert "ran 6 times in checks" in capsys.readouterr().out
+
+
+def test_what_is_proved_stays_so_until_it_is_refuted(own_cache):
+    from accel.formal.known import keep_proofs, known
+    from accel.formal.logic import Answer
+    from accel.formal.proving import Proof, Proofs, claims_of
+
+    machine = load_machine(MACHINE)
+    claim = next(claim for claim in claims_of(machine) if claim.instruction == "add")
+    told = []
+    for proved in (True, None, False):
+        keep_proofs(Proofs(machine, (Proof(claim, Answer(proved, 0.0)),), (), 0.0))
+        told.append((bool(known(machine)["add"].proved), bool(known(machine)["add"].refuted)))
+    assert told == [(True, False), (True, False), (False, True)]
+
+
+def test_without_a_cache_that_can_be_written_nothing_is_lost(monkeypatch):
+    from accel.formal import known
+    from compiler.kept import CacheError
+
+    def full(*_):
+        raise CacheError("no room")
+
+    monkeypatch.setattr(known, "note", full)
+    known.keep_runs(load_machine(MACHINE), {"add": 1})
