@@ -7,7 +7,7 @@ PY     := $(VENV)/bin/python
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check --no-compile
 INPUTS := pyproject.toml constraints.txt
 
-CODE   := accel bench compiler examples fpga lockstep runtime tests
+CODE   := accel asic bench compiler examples fpga lockstep runtime tests
 
 # A file's tests share what they build. Files go as they stand: by default those with few tests would
 # come last, and among them are the longest. Three processes on two cores: one of them often waits.

@@ -98,7 +98,7 @@ def test_no_test_directory_is_a_package() -> None:
     assert [folder for folder in packages if list(folder.rglob("test_*.py"))] == []
 
 
-HOUSES = ("compiler", "accel", "runtime", "fpga", "lockstep")
+HOUSES = ("compiler", "accel", "runtime", "fpga", "asic", "lockstep")
 TWO_CLASSES = {
     "Counters", "Store", "Tokens", "Update",    # a hardware unit, and what it counts or carries out
     "Expressions",                              # alike in the back ends for LLVM and for GPUs

@@ -2,7 +2,8 @@
 
 ::
 
-    compiler <- accel <- runtime;  accel, runtime <- fpga;  all <- lockstep, which nobody imports
+    compiler <- accel <- runtime;  accel, runtime <- fpga <- asic;  all <- lockstep, which nobody
+                  imports
     compiler:  te <- ir <- ops, schedule, tensorize, latency_hiding, exports <- tune <- graph
                   <- frontend | cpu_gpu_backends <- gradients, quantize
     cpu_gpu_backends:   llvm, simt <- intrinsics <- cpu | gpu;  cpu <- c
@@ -35,7 +36,8 @@ MAY_IMPORT = {
     "accel":    {"accel", "compiler"},
     "runtime":  {"runtime", "accel", "compiler"},
     "fpga":     {"fpga", "accel", "runtime"},
-    "lockstep": {"lockstep", "fpga", "runtime", "accel", "compiler"},
+    "asic":     {"asic", "fpga", "runtime", "accel", "compiler"},
+    "lockstep": {"lockstep", "asic", "fpga", "runtime", "accel", "compiler"},
 }
 # A module imports from its own layer of a folder and those before it. One that no layer names, such
 # as compiler/errors.py, lies under all of them.
@@ -66,7 +68,7 @@ APART = (
 # What every house uses: errors, files, attributes that are computed once, and the one module that
 # runs tools and keeps their results.
 UNDER_ALL = ("compiler.errors", "compiler.files", "compiler.lazy", "compiler.native")
-HOUSES = ("accel", "compiler", "fpga", "lockstep", "runtime", "bench")
+HOUSES = ("accel", "asic", "compiler", "fpga", "lockstep", "runtime", "bench")
 MOST_FILES = 20
 BUILD_FROM_HW = ("accel.sim.rtl.verilated", "accel.sim.slice.simulator")
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.sources import statements
 
 ROOT = Path(__file__).parents[1]
-PRODUCT = ("compiler", "accel", "runtime", "fpga", "lockstep")
+PRODUCT = ("compiler", "accel", "runtime", "fpga", "asic", "lockstep")
 FRAGMENT = re.compile(r"(?:Whether|The same|Of|Those|That|What|How|Where|Who|When)\b(?!')")
 MOST = 9
 """Fragments that are left. This number only goes down."""

@@ -144,7 +144,7 @@ def prices(machine: Machine, table: EnergyTable) -> dict[str, tuple[str, float]]
                 f"{unit.name}.component_") or name.endswith(f".component_{form.name}")]
             result[f"{unit.name}.{form.name}"] = unit.name, sum(
                 _working(part, table) for part in shared)
-    result["cycles"] = "idle", _register_bits(machine) * table.clock_pj
+    result["cycles"] = "idle", register_bits(machine) * table.clock_pj
     return result
 
 
@@ -156,7 +156,7 @@ def leakage_watts(machine: Machine, table: EnergyTable) -> float | None:
     logic = sum(price(all_operators(one), table) for one in _datapaths(machine).values())
     logic += sum(_logic(part, table) for part in _stream_parts(machine))
     return 1e-3 * (memory_kib(machine) * table.leakage.sram_mw
-                   + _register_bits(machine) * table.leakage.register_nw * 1e-6
+                   + register_bits(machine) * table.leakage.register_nw * 1e-6
                    + logic * table.leakage.logic_uw * 1e-3)
 
 
@@ -278,7 +278,7 @@ def _working(part: CorePart, table: EnergyTable) -> float:
     return _logic(part, table) + bits * table.register_pj
 
 
-def _register_bits(machine: Machine) -> int:
+def register_bits(machine: Machine) -> int:
     """Bits of registers of the datapaths and of stream units, and those that stand for the queues.
     """
     bits = sum(sum(datapath.registers()) + _meeting_bits(datapath)

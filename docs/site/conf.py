@@ -31,7 +31,7 @@ GROUPS = {
     "The machine": ["machine", "isa", "geometry", "structure", "memory", "channels", "dataflow",
                     "instruction", "argmax", "hardswish", "int16", "bfloat16", "normalize",
                     "depthwise", "sparse", "packed_weights", "groups", "rtl",
-                    "prove"],
+                    "prove", "asic"],
     "Networks": ["networks", "onnx", "types", "torch", "frontends", "quantize", "spellings",
                  "operators", "decoders", "training", "real", "values"],
     "Where the time goes": ["traces", "partition", "bounds", "energy", "estimates", "explore",

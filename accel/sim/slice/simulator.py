@@ -159,7 +159,7 @@ def _core(machine: Machine, patched: tuple[Patch, ...]) -> SlicedCore:
     where an object was built from the same ones, it is taken as it is."""
     sources = None if patched else digest([
         machine.text, importlib.metadata.version("amaranth"), compiler()[1], processor(), *_FLAGS,
-        texts_of(*gateware_files(), *sorted(_HERE.glob("*.py"))), *_own_texts().values()])
+        texts_of(*gateware_files(), *sorted(_HERE.glob("*.py"))), *harness_texts().values()])
     if sources and (key := noted(KIND, sources)) and (folder := find(KIND, key)):
         return SlicedCore(machine, folder / f"{KIND}.so")
     path = object_of(KIND, f"the timing slice of {machine.config.name}", _texts(machine), _FLAGS)
@@ -168,7 +168,9 @@ def _core(machine: Machine, patched: tuple[Patch, ...]) -> SlicedCore:
     return SlicedCore(machine, path)
 
 
-def _own_texts() -> dict[str, str]:
+def harness_texts() -> dict[str, str]:
+    """The loop around a core with its memory, by file: all but ``core.h``, ``ports.h`` and
+    ``watch_lists.h``, which are made for it."""
     return {path.name: path.read_text()
             for path in (_HERE / "harness.cpp", *_HERE.glob("*.h"), *_HERE.parent.glob("*.h"))}
 
@@ -179,11 +181,11 @@ def _texts(machine: Machine) -> dict[str, str]:
 
     made = slice_of(machine, netlist_of(Core(machine, watched=True)))
     header = lists_header(machine) + f"#define LOCKSTEP_VALUES {int(made.has_values)}\n"
-    return _own_texts() | {"core.h": made.text, "ports.h": header,
-                           "watch_lists.h": _watch_header(machine)}
+    return harness_texts() | {"core.h": made.text, "ports.h": header,
+                           "watch_lists.h": watch_header(machine)}
 
 
-def _watch_header(machine: Machine) -> str:
+def watch_header(machine: Machine) -> str:
     """The codes and numbers of a machine that its timeline needs."""
     from accel.hw.interface import WATCHED
 
