@@ -20,6 +20,7 @@ from lockstep.testing import zoo
 from tests.support.integer_graphs import Net, assert_right
 
 NAMES = published.names()
+LARGEST = "array_128"
 
 
 def machine_of(name: str) -> Machine:
@@ -61,7 +62,9 @@ def test_a_network_gives_what_the_reference_does(name: str) -> None:
     assert_right(machine, graph, net.samples())
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if cycle.models(machine_of(name))])
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.slow) if name == LARGEST else name
+    for name in NAMES if cycle.models(machine_of(name))])
 def test_functional_and_cycle_simulators_agree(name: str) -> None:
     machine, every = machine_of(name), default_simulators()
     for seed in range(3):

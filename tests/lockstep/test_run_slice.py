@@ -62,6 +62,7 @@ def test_a_timeline_of_what_the_slice_runs(monkeypatch, tmp_path):
     assert figures[0]["timeline"] == figures[1]["timeline"]
 
 
+@pytest.mark.slow
 def test_a_page_of_a_machine_with_a_unit_of_its_own(tmp_path):
     told(tmp_path / "a.json", "--machine", "examples/machines/running_max.py", "--report",
          str(tmp_path / "page.html"), "--trace", str(tmp_path / "t.json"))

@@ -54,7 +54,7 @@ def same_bits(first: lockstep.Trainer, second: lockstep.Trainer) -> bool:
 def test_the_plan_is_within_the_budget_and_bits_are_the_same(name: str, share: float) -> None:
     rng = np.random.default_rng(0)
     if name == "residual":
-        net, of = lockstep.trainable(residual(20, size=16), batch=ROWS), "labels"
+        net, of = lockstep.trainable(residual(14, size=16), batch=ROWS), "labels"
         batch = {"x": rng.standard_normal((ROWS, 3, 16, 16)).astype(np.float32),
                  "labels": rng.integers(0, CLASSES, ROWS)}
     else:

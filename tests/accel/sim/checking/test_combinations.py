@@ -47,7 +47,11 @@ def cases(own: Machine) -> Iterator[Case]:
     yield from (generate(own, seed) for seed in range(4, 12))
 
 
-@pytest.mark.parametrize("name", COMBINATIONS)
+FIRST = "1x6x4, weights stay"
+
+
+@pytest.mark.parametrize("name", [FIRST, *(pytest.param(name, marks=pytest.mark.slow)
+                                           for name in COMBINATIONS if name != FIRST)])
 def test_simulators_and_slice_agree(name: str) -> None:
     own = machine(*COMBINATIONS[name])
     ran = set()
@@ -62,7 +66,8 @@ def test_simulators_and_slice_agree(name: str) -> None:
     assert {form.reset for form in ran if form.unit == "gemm"} == {False, True}
 
 
-@pytest.mark.parametrize(("channels", "bus_bytes"), [(2, 64), (4, 2), (8, 128), (1, 256)])
+@pytest.mark.parametrize(("channels", "bus_bytes"), [(4, 2), *(pytest.param(
+    *one, marks=pytest.mark.slow) for one in ((2, 64), (8, 128), (1, 256)))])
 def test_they_agree_with_several_channels(channels: int, bus_bytes: int) -> None:
     """A beat is a burst where it has 64 bytes or more; memories have the stalls of their seeds."""
     own = machine(1, 4, 4, bus_bytes, (8,), "adder_tree", channels=channels)

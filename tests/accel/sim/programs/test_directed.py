@@ -93,7 +93,8 @@ def test_directed_programs_make_every_unit_wait_long():
                       ("load", "memory"), ("store", "memory")}
 
 
-@pytest.mark.parametrize(("bus_bytes", "token_bits"), [(1, 8), (1, 10), (2, 8), (128, 8)])
+@pytest.mark.parametrize(("bus_bytes", "token_bits"), [
+    (1, 8), pytest.param(1, 10, marks=pytest.mark.slow), (2, 8), (128, 8)])
 def test_every_counter_is_full_whatever_the_bus(bus_bytes, token_bits):
     """On a bus of one byte a word takes longer to come than short instructions take."""
     machine = Machine(replace(LEAST.config, name="bus", bus_bytes=bus_bytes, out_bytes=256,
