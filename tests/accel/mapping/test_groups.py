@@ -101,7 +101,7 @@ def test_bytes_in_memory(most, moved):
     assert {"gemm", "mul", "add", "requantize"} <= names
 
 
-@some_fast(6, "name, most", [(name, most) for name in ("small", "packed", "2x8x8")
+@some_fast(8, "name, most", [(name, most) for name in ("tiny-1x4x4", "small", "packed", "2x8x8")
                              for most in (127, 1000)])
 def test_simulators_agree(name, most):
     net = GroupedNet(5)
