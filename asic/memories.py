@@ -25,7 +25,7 @@ from .library import Cells
 
 DATA = Path(__file__).parent / "data" / "memories.toml"
 
-LEAST_BITS, LEAST_ROWS = 1024, 16
+LEAST_BITS, LEAST_ROWS = 1024, 8
 """Smaller memories become flip-flops."""
 
 SECOND_PORT = 1.3

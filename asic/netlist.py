@@ -140,6 +140,7 @@ class _Synthesis:
             "proc", "flatten", "synth -run coarse:fine", "write_json coarse.json"])
         design = json.loads((self.folder / "coarse.json").read_text())
         shapes = Counter(_replace_memories(design))
+        _rename_hidden(design)
         (self.folder / "coarse.json").write_text(json.dumps(design))
         (self.folder / "shapes.json").write_text(json.dumps(
             [[shape.rows, shape.bits, shape.part, count] for shape, count in
@@ -220,6 +221,16 @@ def _replace_memories(design: dict[str, Any]) -> Iterator[MacroShape]:
             if cell["type"] == "$mem_v2" and (shape := _shape(cell)):
                 yield shape
                 cell.update(_macro(cell, shape))
+
+
+def _rename_hidden(design: dict[str, Any]) -> None:
+    """Gives cells and nets that yosys has named itself names that it will not give again: it counts
+    anew where it reads a design.
+    """
+    for module in design["modules"].values():
+        for kind in ("cells", "netnames"):
+            module[kind] = {f"$read${kind}${number}" if name.startswith("$") else name: one
+                            for number, (name, one) in enumerate(module[kind].items())}
 
 
 def _shape(cell: Mapping[str, Any]) -> MacroShape | None:

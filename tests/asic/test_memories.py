@@ -75,7 +75,7 @@ def test_liberty_of_macros_says_what_they_take():
 
 
 def test_small_memories_are_no_macros():
-    assert not MacroShape(16, 26, 26).is_macro and not MacroShape(8, 512, 32).is_macro
+    assert not MacroShape(16, 26, 26).is_macro and not MacroShape(4, 512, 32).is_macro
     assert MacroShape(16, 64, 64).is_macro
 
 
