@@ -146,10 +146,17 @@ class Macros:
         process = self.process
         size = self.node_nm / process.node_nm
         energy = size * (self.volts / process.volts) ** 2
-        return Macro(process.at("area", shape) * size ** 2 * SECOND_PORT,
+        return Macro(float(self.area_coefficients @ _design(
+            "area", np.array([float(shape.rows)]), np.array([float(shape.bits)]))[0]),
                      process.at("time", shape) * size, process.setup_ns * size,
                      process.at("read", shape) * energy, process.at("write", shape) * energy,
                      process.at("leakage", shape) * 1e-6)
+
+    @property
+    def area_coefficients(self) -> np.ndarray:
+        """The area in um2 of a macro, of each bit of its rows, and of each bit."""
+        size = self.node_nm / self.process.node_nm
+        return self.process.coefficients["area"] * size ** 2 * SECOND_PORT
 
     @property
     def pin_pf(self) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 
 from accel.estimates.area import area
 from accel.estimates.energy import energy, register_bits
+from accel.estimates.memories import memory_shapes
 from accel.estimates.silicon import memory_kib
 from accel.estimates.tables import EnergyTable, Leakage, PowerLaw
 from accel.estimates.technology import DEFAULT, Technology, load_technology
@@ -143,6 +144,9 @@ def _text(name: str, netlist: MappedCore, timing: SlowestPath, table: EnergyTabl
     machine, cells = netlist.machine, netlist.cells
     logic = sum(unit.logic_um2 for unit in netlist.units.values())
     memory = sum(unit.memory_um2 for unit in netlist.units.values())
+    each = netlist.macros.area_coefficients
+    known = sum(count * (each[0] + bits * each[1] + rows * bits * each[2])
+                for (rows, bits), count in memory_shapes(machine).items())
     gates = area(machine).gates.value
     fitted = (f"fitted to one netlist before its layout: {machine.config.name} "
               f"({machine.hash[:12]}) in {cells.name}; errors on other machines are not known")
@@ -155,8 +159,9 @@ def _text(name: str, netlist: MappedCore, timing: SlowestPath, table: EnergyTabl
 
     return "\n".join([
         f"# Made by lockstep asic. Before a layout: {fitted}.", f'name = "{name}"', "",
-        section("area", {"nand2_um2": logic / gates, "sram_um2_per_kib":
-                         memory / memory_kib(machine)},
+        section("area", {"nand2_um2": logic / gates, "sram_um2": each[0],
+                         "sram_um2_per_column": each[1], "sram_um2_per_kib": 8192 * each[2],
+                         "rest_um2": max(memory - known, 0.0)},
                 f"cells over estimated gates, small memories in flip-flops among them; {fitted}. "
                 f"Memories: {netlist.macros.source}"),
         section("clock", {"mhz": timing.mhz},

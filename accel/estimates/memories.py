@@ -4,6 +4,7 @@ The rules are those of `accel.hw.parts.Ram` and `accel.hw.queue.Queue`. Synthesi
 of which no bit is read, and columns of distributed RAM.
 """
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
@@ -114,6 +115,26 @@ def buffer_blocks(machine: Machine, instantiated: bool = False) -> dict[str, int
     part = config.parts["acc"]
     banks = 2 * part.depth // config.buffers["acc"].depth
     return counts | {"acc": banks * count(part.entry_bits, config.bank_depth)}
+
+
+def memory_shapes(machine: Machine) -> Counter[tuple[int, int]]:
+    """How many memories of so many rows and bits of a row buffers and queues of instructions have,
+    and the shared scratchpad, which is one."""
+    machine = machine.in_roles
+    config = machine.config
+    found: Counter[tuple[int, int]] = Counter()
+    for copy in buffer_copies(machine):
+        rows = config.rows_of(copy.seen, writes=copy.like == "out")
+        each, count = (rows.piece_bytes, rows.row_bytes // rows.piece_bytes) if (
+            copy.like == "out") else (rows.slice_bytes, copy.ports * rows.slices)
+        found[rows.count, 8 * each] += count
+    part = config.parts["acc"]
+    parts = config.buffers["acc"].entry_bits // part.entry_bits
+    found[config.bank_depth, part.entry_bits] += 2 * parts
+    found[2 * config.queue_depth, WORD_BITS] += len(machine.structure.units)
+    if config.shared_bytes:
+        found[config.shared_bytes // config.bus_bytes, 8 * config.bus_bytes] += 1
+    return found
 
 
 def _read(machine: Machine, copy: BufferCopy) -> tuple[int, Container[int]]:

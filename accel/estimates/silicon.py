@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from accel.estimates.area import area
 from accel.estimates.estimate import Estimate
-from accel.estimates.memories import buffer_copies
+from accel.estimates.memories import buffer_copies, memory_shapes
 from accel.estimates.technology import Silicon
 from accel.machine.machine import Machine
 
@@ -28,13 +28,23 @@ class SiliconArea:
 def silicon_area(machine: Machine, silicon: Silicon) -> SiliconArea:
     """Estimates the area of a machine's core. Raises `accel.datapath.plan.PlanError` as `area`."""
     gates, each = area(machine).gates, silicon.nand2_um2 * UM2
-    memories = memory_kib(machine) * silicon.sram_um2_per_kib * UM2
+    memories = _memory_um2(machine, silicon) * UM2
 
     def beside(rest: float) -> Estimate:
         return Estimate(rest + gates.value * each, rest + gates.low * each,
                         rest + gates.high * each, gates.extrapolated)
 
     return SiliconArea(beside(memories), beside(0.0), Estimate(memories, memories, memories))
+
+
+def _memory_um2(machine: Machine, silicon: Silicon) -> float:
+    """Of each memory by its size, where the technology has that; else of all by their KiB."""
+    if not silicon.sram_um2:
+        return memory_kib(machine) * silicon.sram_um2_per_kib
+    return silicon.rest_um2 + sum(
+        count * (silicon.sram_um2 + bits * silicon.sram_um2_per_column
+                 + rows * bits / 8192 * silicon.sram_um2_per_kib)
+        for (rows, bits), count in memory_shapes(machine).items())
 
 
 def memory_kib(machine: Machine) -> float:

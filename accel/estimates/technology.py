@@ -31,10 +31,20 @@ ASPECTS = {"fpga": "cells of an FPGA", "silicon": "area in mm2", "clock": "an es
 
 @dataclass(frozen=True, slots=True)
 class Silicon:
-    """Areas in um2: of a NAND2, and of a KiB of memory."""
+    """Areas in um2.
+
+    Parameters
+    ----------
+    nand2_um2 : of a NAND2. sram_um2_per_kib : of a KiB of memory.
+    sram_um2, sram_um2_per_column : of each memory besides, and of each bit of its rows.
+    rest_um2 : of memories that are neither buffers nor queues of instructions.
+    """
 
     nand2_um2: float
     sram_um2_per_kib: float
+    sram_um2: float = 0.0
+    sram_um2_per_column: float = 0.0
+    rest_um2: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -120,6 +130,7 @@ def technology_of(text: str) -> Technology:
            "energy": ENERGIES[0] in sections, "leakage": "leakage" in sections}
     return Technology(
         name, text, frozenset(aspect for aspect, there in has.items() if there),
-        Silicon(area["nand2_um2"], area["sram_um2_per_kib"]) if has["silicon"] else None,
+        Silicon(**{field: value for field, value in area.items() if field != "source"})
+        if has["silicon"] else None,
         period.get("mhz"), energy_table(name, sections) if has["energy"] else None,
         {section: values["source"] for section, values in sections.items()})

@@ -22,7 +22,9 @@ MODEL = "ecp5"
 """The FPGA of which a model is fitted (`accel.estimates.area`, `accel.estimates.clock`)."""
 
 FORMS: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "area": (("model",), ("nand2_um2", "sram_um2_per_kib")), "clock": (("model",), ("mhz",)),
+    "area": (("model",), ("nand2_um2", "sram_um2_per_kib"), (
+        "nand2_um2", "sram_um2", "sram_um2_per_column", "sram_um2_per_kib", "rest_um2")),
+    "clock": (("model",), ("mhz",)),
     "add": (("bits", "pj"),), "multiply": (("bits", "pj"),), "logic": (("bit_pj",),),
     "register": (("write_pj", "switch_pj", "clock_pj"),), "sram": (("bytes", "pj"),),
     "dram": (("bit_pj", "row_pj"),),
