@@ -118,8 +118,8 @@ def buffer_blocks(machine: Machine, instantiated: bool = False) -> dict[str, int
 
 
 def memory_shapes(machine: Machine) -> Counter[tuple[int, int]]:
-    """How many memories of so many rows and bits of a row buffers and queues of instructions have,
-    and the shared scratchpad, which is one."""
+    """Memories of buffers, of queues of instructions and of the shared scratchpad, counted by their
+    rows and bits of a row."""
     machine = machine.in_roles
     config = machine.config
     found: Counter[tuple[int, int]] = Counter()
