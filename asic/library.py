@@ -6,6 +6,7 @@ Libraries are never part of this project. Debian has three that may be had witho
 
 import math
 import re
+import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -14,6 +15,7 @@ from pathlib import Path
 from compiler.errors import Error
 
 from . import liberty
+from .functions import truth_table
 from .liberty import LibertyGroup
 
 
@@ -57,7 +59,7 @@ class Cells:
     unused : cells that it may not: pads, cells that drive three states, cells without a function.
     buffer : the smallest buffer, which drives what comes in.
     pin_pf : capacitance of the buffer's input.
-    gating : cells that gate clocks.
+    gating : cells that gate clocks, with their areas.
     """
 
     name: str
@@ -72,7 +74,7 @@ class Cells:
     buffer: str
     buffer_output: str
     pin_pf: float
-    gating: tuple[str, ...]
+    gating: dict[str, float]
     time_unit: float
     capacitance_unit: float
     leakage_unit: float
@@ -101,8 +103,8 @@ def read_library(path: Path, node_nm: float) -> Cells:
         text_hash = sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise LibraryError(f"--liberty {path} must be a file that can be read: "
-                           f"{error.strerror}") from None
-    except (liberty.LibertyError, EOFError) as error:
+                           f"{error.strerror or error}") from None
+    except (liberty.LibertyError, EOFError, zlib.error) as error:
         raise LibraryError(f"--liberty {path} must be Liberty: {error}") from None
     return _cells(library, path, text_hash, node_nm)
 
@@ -128,8 +130,8 @@ def _cells(library: LibertyGroup, path: Path, text_hash: str, node_nm: float) ->
         tuple(sorted(name for name, cell in usable.items() if any(cell.of("ff")))),
         tuple(sorted(every.keys() - usable.keys())), buffer.name, outputs[0].name,
         (inputs[0].number("capacitance") or 0.0) * capacitance / 1e-12,
-        tuple(sorted(name for name, cell in every.items()
-                     if "clock_gating_integrated_cell" in cell.values)),
+        {name: _area(cell) for name, cell in every.items()
+         if "clock_gating_integrated_cell" in cell.values},
         _unit(library.values.get("time_unit", "1ns")), capacitance,
         _unit(library.values.get("leakage_power_unit", "1nW")))
 
@@ -153,19 +155,22 @@ def _area(cell: LibertyGroup) -> float:
     return cell.number("area", 0.0) or 0.0
 
 
-_NAND = r"\(?!\(?(\w+)[ &*]+(\w+)\)?\)?|\(?\(!(\w+)\)[ +|]+\(!(\w+)\)\)?"
-_SAME = r"\(?(\w+)\)?"
+_NAND, _SAME = 0b0111, 0b10     # truth tables
 
 
-def _is_function(cell: LibertyGroup, inputs: int, pattern: str) -> bool:
-    """True for a gate of one output whose function looks like the pattern."""
-    outputs = _pins(cell, "output")
-    return (len(outputs) == 1 and not any(cell.of("ff")) and len(_pins(cell, "input")) == inputs
-            and bool(re.fullmatch(pattern, outputs[0].values["function"].strip())))
+def _is_function(cell: LibertyGroup, inputs: int, table: int) -> bool:
+    """True for a gate of one output with this truth table."""
+    outputs, names = _pins(cell, "output"), [pin.name for pin in _pins(cell, "input")]
+    if len(outputs) != 1 or any(cell.of("ff")) or len(names) != inputs:
+        return False
+    try:
+        return truth_table(outputs[0].values["function"], names) == table
+    except ValueError:
+        return False
 
 
 def _unit(text: str) -> float:
-    match = re.fullmatch(r"([\d.]+)\s*([a-zA-Z]?)[a-zA-Z]", text.strip())
+    match = re.fullmatch(r"([\d.]+)\s*([fpnumk]?)[a-zA-Z]+", text.strip())
     if not match:
         raise LibraryError(f"a unit of a library must be like 1ns, not {text!r}")
     return float(match[1]) * _PREFIX[match[2]]
@@ -173,4 +178,4 @@ def _unit(text: str) -> float:
 
 def _capacitance_unit(library: LibertyGroup) -> float:
     amount, _, unit = library.values.get("capacitive_load_unit", "1,pf").partition(",")
-    return float(amount) * _PREFIX[unit.strip().strip('"').lower()[0]]
+    return _unit(amount.strip() + unit.strip().strip('"').lower())

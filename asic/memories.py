@@ -68,12 +68,11 @@ class Macro:
     leakage_mw: float
 
 
-_ONE: Callable[..., np.ndarray] = np.ones_like
 _FORMS: dict[str, tuple[Callable[[np.ndarray, np.ndarray], np.ndarray], ...]] = {
-    "area": (lambda d, w: _ONE(d), lambda d, w: w, lambda d, w: d * w),
-    "time": (lambda d, w: _ONE(d), lambda d, w: np.sqrt(d), lambda d, w: np.sqrt(w)),
-    "read": (lambda d, w: _ONE(d), lambda d, w: w, lambda d, w: w * np.sqrt(d)),
-    "write": (lambda d, w: _ONE(d), lambda d, w: w, lambda d, w: w * np.sqrt(d)),
+    "area": (lambda d, w: np.ones_like(d), lambda d, w: w, lambda d, w: d * w),
+    "time": (lambda d, w: np.ones_like(d), lambda d, w: np.sqrt(d), lambda d, w: np.sqrt(w)),
+    "read": (lambda d, w: np.ones_like(d), lambda d, w: w, lambda d, w: w * np.sqrt(d)),
+    "write": (lambda d, w: np.ones_like(d), lambda d, w: w, lambda d, w: w * np.sqrt(d)),
     "leakage": (lambda d, w: d * w,)}
 
 

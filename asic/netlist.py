@@ -2,7 +2,7 @@
 
 Units (the modules right below the core) keep their borders, so that each has an area and a power of
 its own; within them, modules are flattened. Memories of one clocked read port and one write port
-become macros where they are large enough (`asic.memories.Shape.is_macro`); the others become
+become macros where they are large enough (`asic.memories.MacroShape.is_macro`); the others become
 flip-flops.
 """
 
@@ -75,12 +75,14 @@ class MappedCore:
 
     def _unit(self, types: Mapping[str, int]) -> "UnitCells":
         shapes = {shape.name: shape for shape in self.shapes}
-        held = {kind: count for kind, count in types.items() if kind in self.cells.gates}
+        areas = self.cells.gates | self.cells.gating
+        held = {kind: count for kind, count in types.items() if kind in areas}
         rams = {shapes[kind]: count for kind, count in types.items() if kind in shapes}
-        return UnitCells(sum(held.values()),
-                    sum(self.cells.gates[kind] * count for kind, count in held.items()),
-                    sum(self.macros.macro(shape).area_um2 * count for shape, count in rams.items()),
-                    sum(rams.values()))
+        return UnitCells(
+            sum(held.values()),
+            sum(areas[kind] * count for kind, count in held.items()),
+            sum(self.macros.macro(shape).area_um2 * count for shape, count in rams.items()),
+            sum(rams.values()))
 
 
 _INSTANCE = re.compile(r"^  (\w+) \w+ \(", re.MULTILINE)
@@ -113,13 +115,13 @@ def synthesize(machine: Machine, cells: Cells, period_ns: float, yosys: Tool | N
     key = digest([text, cells.text_hash, f"{period_ns:g}", yosys.version,
                   f"{macros.node_nm:g}", macros.source,
                   *(Path(__file__).with_name(name).read_text() for name in (
-                      "netlist.py", "memories.py", "library.py",
-                      "structure.py"))])
+                      "netlist.py", "memories.py", "library.py", "structure.py"))])
 
     def make(folder: Path) -> None:
         _Synthesis(folder, yosys.path, cells, macros, period_ns).run(text)
 
-    folder = build_once(KIND, key, f"the netlist of {machine.config.name} in {cells.name}", make)
+    folder = build_once(KIND, key, f"the netlist of {machine.config.name} in {cells.name}", make,
+                        "some minutes")
     shapes = {MacroShape(*shape): count for *shape, count in json.loads(
         (folder / "shapes.json").read_text())}
     return MappedCore(machine, cells, macros, folder, shapes)

@@ -14,9 +14,8 @@ from functools import cached_property
 
 import numpy as np
 
-from . import liberty
 from .characters import Characters
-from .gates import HIGH, LOW, NetActivity, GateCore, Instance
+from .gates import HIGH, LOW, GateCore, Instance, NetActivity
 from .netlist import wire_pf
 
 PARTS = ("logic", "registers", "clock", "memories")
@@ -43,9 +42,6 @@ class Used:
         """All but what leaks."""
         return sum(sum(parts.values()) for parts in self.units.values())
 
-    def watts(self, mhz: float) -> float:
-        return self.joules / (self.cycles / (mhz * 1e6)) + sum(self.leakage_w.values())
-
 
 class NetPrices:
     """Energies of each change of each net of a netlist, and of each cycle of each clock."""
@@ -53,7 +49,7 @@ class NetPrices:
     def __init__(self, core: GateCore):
         self.core = core
         cells = core.netlist.cells
-        characters = Characters(liberty.read(cells.path), cells)
+        characters = Characters(core.library, cells)
         self._known = characters.cells
         nets = core.flat.nets
         self._capacitance = np.zeros(nets)
@@ -72,8 +68,13 @@ class NetPrices:
         each = {kind: self._clock_energy(kind) for kind in self._clocks}
         for cell, cycles in zip(self.core.flops, activity.clocked.tolist(), strict=True):
             units[cell.unit]["clock"] += cycles * each[cell.kind]
+        gated = {cell.pins[self._clocks[cell.kind]][0]: cycles for cell, cycles in zip(
+            self.core.flops, activity.clocked.tolist(), strict=True)}
         for (unit, kind), members in self._members.items():
             known = self._known[kind]
+            if kind in self.core.netlist.cells.gating:
+                units[unit]["clock"] += sum(self._gating_energy(
+                    cell, activity.cycles, gated) for cell in members)
             leaks[unit] += known.leakage * len(members)
             part = "registers" if kind in self._clocks else "logic"
             for name, pin in known.pins.items():
@@ -101,6 +102,20 @@ class NetPrices:
         pin = self._known[kind].pins[self._clocks[kind]]
         inside = float(pin.energy(np.array([self._typical]), np.zeros(1))[0])
         return 2 * inside + self._volts ** 2 * (pin.capacitance + self._wire)
+
+    def _gating_energy(self, cell: Instance, cycles: int, gated: Mapping[int, int]) -> float:
+        """The energy of a cell that gates a clock: its clock in every cycle, and inside what it
+        passes on, where flip-flops have it."""
+        joules, edge = 0.0, (np.array([self._typical]), np.zeros(1))
+        for pin in self.core.cells[cell.kind].of("pin"):
+            known = self._known[cell.kind].pins[pin.name]
+            inside = 2 * float(known.energy(*edge)[0])
+            if "clock_gate_clock_pin" in pin.values:
+                joules += cycles * (
+                    inside + self._volts ** 2 * (known.capacitance + self._wire))
+            elif "clock_gate_out_pin" in pin.values:
+                joules += gated.get(cell.pins[pin.name][0], 0) * inside
+        return joules
 
     @cached_property
     def _members(self) -> dict[tuple[str, str], list[Instance]]:

@@ -12,7 +12,7 @@ from accel.machine.program import AccelProgram
 from accel.machine.status import Run
 from accel.sim.meaning import functional
 from accel.sim.timed import cycle
-from compiler.errors import DEFECT, Error
+from compiler.errors import DEFECT, Error, RequestError
 from runtime import SimulatedDevice, compile_for
 from runtime.exporting.ports import random_inputs
 
@@ -65,7 +65,8 @@ def run_network(core: GateCore, prices: NetPrices, model: Any, runs: int,
     memories.
 
     `inputs` gives those of a run by its number and the graph; without it they are random. Raises
-    MappedCoreError where memory, status or cycles are not those of the machine.
+    MappedCoreError where memory, status or cycles are not those of the machine, RequestError for a
+    network that is left to the host.
     """
     ran = Ran()
 
@@ -81,6 +82,9 @@ def run_network(core: GateCore, prices: NetPrices, model: Any, runs: int,
         return run
 
     module = compile_for(model, SimulatedDevice(core.netlist.machine, simulate))
+    if not module.accelerated:
+        raise RequestError(f"The network must have layers that {core.netlist.machine.config.name} "
+                           "computes: all of it is left to the host")
     for number in range(runs):
         module(inputs(number, module.graph) if inputs else random_inputs(module.graph, number))
         ran.runs += 1

@@ -26,11 +26,10 @@ class NamedModule:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """An instance: its kind, its pins with the bits at them, and those pins that drive."""
+    """An instance: its kind, and its pins with the bits at them."""
 
     kind: str
     pins: Mapping[str, list[Bit]]
-    drives: tuple[str, ...]
 
 
 def modules_of(design: Mapping[str, Any], holding: frozenset[str]) -> dict[str, NamedModule]:
@@ -71,7 +70,7 @@ def _module(name: str, raw: Mapping[str, Any], holding: frozenset[str]) -> Named
             own = plain(cell_name) if not cell["hide_name"] and len(driven) > 1 else (
                 f"{nets[driven[0]]}_reg" if driven else own)
         module.cells[_fresh(plain(own), used)] = Cell(
-            plain(cell["type"]), cell["connections"], drives)
+            plain(cell["type"]), cell["connections"])
     return module
 
 

@@ -39,7 +39,7 @@ def silicon_area(machine: Machine, silicon: Silicon) -> SiliconArea:
 
 def _memory_um2(machine: Machine, silicon: Silicon) -> float:
     """The area of each memory by its size, where the technology has that; else of all by KiB."""
-    if not silicon.sram_um2:
+    if silicon.sram_um2 is None:
         return memory_kib(machine) * silicon.sram_um2_per_kib
     return silicon.rest_um2 + sum(
         count * (silicon.sram_um2 + bits * silicon.sram_um2_per_column

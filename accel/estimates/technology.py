@@ -36,13 +36,14 @@ class Silicon:
     Parameters
     ----------
     nand2_um2 : of a NAND2. sram_um2_per_kib : of a KiB of memory.
-    sram_um2, sram_um2_per_column : of each memory besides, and of each bit of its rows.
+    sram_um2, sram_um2_per_column : of each memory besides, and of each bit of its rows. None: only
+        KiB are known.
     rest_um2 : of memories that are neither buffers nor queues of instructions.
     """
 
     nand2_um2: float
     sram_um2_per_kib: float
-    sram_um2: float = 0.0
+    sram_um2: float | None = None
     sram_um2_per_column: float = 0.0
     rest_um2: float = 0.0
 

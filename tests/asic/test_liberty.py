@@ -19,7 +19,7 @@ def test_a_library_is_read():
     assert (cells.name, cells.volts, cells.nand2_um2) == ("round", 2.0, 5.0)
     assert cells.gates == {"INV": 4.0, "BUF": 6.0, "NAND": 5.0, "XOR": 10.0, "DFF": 20.0}
     assert cells.flip_flops == ("DFF",)
-    assert cells.gating == ("GATE",)
+    assert cells.gating == {"GATE": 12.0}
     assert cells.unused == ("GATE", "PAD")
     assert (cells.buffer, cells.buffer_output, cells.pin_pf) == ("BUF", "Y", pytest.approx(0.01))
     assert cells.leakage_unit == 1e-9
@@ -71,6 +71,34 @@ def test_a_library_without_what_is_needed_is_refused(tmp_path, without, said):
                     .replace(f"{without} :", "unknown :"))
     with pytest.raises(LibraryError, match=said):
         read_library(path, 45.0)
+
+
+@pytest.mark.parametrize(("old", "new", "said"), [
+    ('time_unit : "1ns"', 'time_unit : "fast"', "a unit of a library must be like 1ns, not 'fast'"),
+    ("capacitive_load_unit (1, pf)", "capacitive_load_unit (pf)", "a unit of a library must be")])
+def test_units_that_are_none_are_refused(tmp_path, old, new, said):
+    path = tmp_path / "x.lib"
+    path.write_text(CELLS.read_text().replace(old, new))
+    with pytest.raises(LibraryError, match=said):
+        read_library(path, 45.0)
+
+
+def test_a_file_that_cannot_be_unpacked_is_refused(tmp_path):
+    path = tmp_path / "x.lib.gz"
+    path.write_bytes(b"\x1f\x8b" + bytes(40))
+    with pytest.raises(LibraryError, match="--liberty .*x.lib.gz must be"):
+        read_library(path, 45.0)
+
+
+@pytest.mark.parametrize("function", ["!(A B)", "(A B)'", "!A + !B", "!(A & B)"])
+def test_a_nand_is_known_by_what_it_does(tmp_path, function):
+    """A smaller cell that looks alike, !A B, is none."""
+    path = tmp_path / "x.lib"
+    other = CELLS.read_text().replace('"!(A B)"', f'"{function}"').replace(
+        "area : 10; cell_leakage_power : 3", "area : 1; cell_leakage_power : 3").replace(
+        '"A ^ B"', '"!A B"')
+    path.write_text(other)
+    assert read_library(path, 45.0).nand2_um2 == 5.0
 
 
 def test_ready_libraries_are_named_with_their_package(monkeypatch):

@@ -30,13 +30,14 @@ from runtime import SimulatedDevice, compile_for
 from runtime.exporting.ports import random_inputs
 
 MACHINE = load_machine("tiny-1x4x4")
-CELLS = read_library(Path(__file__).with_name("cells.lib"), 130.0)
+PATH = Path(__file__).with_name("cells.lib")
+CELLS = read_library(PATH, 130.0)
 FIFO = MacroShape(64, 89, 89)
 
 
-def netlist() -> Any:
+def netlist(node_nm: float = 130.0) -> Any:
     """A netlist as large as the estimates say, with one more macro."""
-    macros = Macros.of(CELLS)
+    macros = Macros.of(read_library(PATH, node_nm))
     shapes = Counter({MacroShape(rows, bits, bits): count
                       for (rows, bits), count in memory_shapes(MACHINE).items()})
     shapes[FIFO] += 1
@@ -96,9 +97,10 @@ def test_a_factor_is_never_below_zero(profile):
     assert abs(fitted.errors["whole"]) < 1e-2
 
 
-def test_areas_are_those_of_the_netlist(profile):
+@pytest.mark.parametrize("node_nm", [130.0, 45.0])      # at 45 nm a memory has no area besides
+def test_areas_are_those_of_the_netlist(profile, node_nm):
     path = SlowestPath(8.0, "a", "b", {"gemm": 8.0})
-    mapped = netlist()
+    mapped = netlist(node_nm)
     own = technology_of(fit("own", mapped, path, used(profile, 1.0, 1.0), [profile]).text)
     assert own.silicon is not None
     found = silicon_area(MACHINE, own.silicon)

@@ -3,6 +3,8 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,10 +17,11 @@ from asic.netlist import FASTEST_NS, synthesize
 from asic.power import NetPrices
 from asic.running import MappedCoreError, run_network
 from asic.timing import STA
+from compiler.errors import RequestError
 from compiler.native import BuildError
 from fpga.building.tools import YOSYS, find
 from lockstep.cli import main
-from lockstep.testing.models import DIGITS
+from lockstep.testing.models import DIGITS, DIGITS_FLOAT
 
 CELLS = Path(__file__).parents[1] / "asic" / "cells.lib"
 MACHINE = "ecp5-1x2x2"
@@ -55,6 +58,13 @@ def _has_yosys() -> bool:
         return bool(find(YOSYS))
     except BuildError:
         return False
+
+
+def test_a_network_of_the_host_is_refused():
+    core: Any = SimpleNamespace(netlist=SimpleNamespace(machine=load_machine(MACHINE)))
+    prices: Any = None
+    with pytest.raises(RequestError, match="all of it is left to the host"):
+        run_network(core, prices, DIGITS_FLOAT, 1)
 
 
 @pytest.mark.slow

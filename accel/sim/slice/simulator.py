@@ -182,7 +182,7 @@ def _texts(machine: Machine) -> dict[str, str]:
     made = slice_of(machine, netlist_of(Core(machine, watched=True)))
     header = lists_header(machine) + f"#define LOCKSTEP_VALUES {int(made.has_values)}\n"
     return harness_texts() | {"core.h": made.text, "ports.h": header,
-                           "watch_lists.h": watch_header(machine)}
+                              "watch_lists.h": watch_header(machine)}
 
 
 def watch_header(machine: Machine) -> str:

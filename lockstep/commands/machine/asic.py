@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     machine = load_machine(args.machine)
     model = _model(args.network)
     find_sta()
-    period = 1e3 / args.mhz if args.mhz else FASTEST_NS
+    period = max(1e3 / args.mhz, FASTEST_NS) if args.mhz else FASTEST_NS
     netlist = synthesize(machine, cells, period)
     with progress_bar("timing", 0, lambda: 0):
         timed = timing(netlist)
