@@ -53,7 +53,7 @@ module bench;
         pause <= pause == 0 ? 2'd0 : pause - 2'd1;
         case (state)
           FREE:
-            if (request_valid[channel]) begin
+            if (request_valid[channel] && !rst) begin     // in reset it is not defined
               at <= request_payload[channel][31:0] / BUS_BYTES;
               last <= request_payload[channel][36:32];
               state <= request_payload[channel][37] ? WRITES : READS;
