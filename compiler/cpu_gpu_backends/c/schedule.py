@@ -30,6 +30,8 @@ from compiler.ir import (Alloc, Program, Stmt, Store, Update, Write, free_variab
 from compiler.schedule import Schedule, ScheduleError
 from compiler.te import Binary, Buffer, Cast, Expr, Read, Var, rewrite
 
+from .whole_vectors import in_whole_vectors
+
 VECTORS = Vectors(InstructionSet("vectors that compilers of C make", lanes=8, registers=10))
 PIXELS = (4, 5, 3, 2)           # of a tile, the best first
 LANES = (32, 16, 24, 8, 12, 4)  # channels side by side, the best first
@@ -138,7 +140,8 @@ def _products_of_rows(program: Program) -> Program | None:
     s[seen].compute_at(row)
     if count % pixels:
         s[out].peel(row)
-    return _as_rows(s.program, seen, found.columns.buffer)
+    made = _as_rows(s.program, seen, found.columns.buffer)
+    return in_whole_vectors(made, seen, found.columns.buffer.name, _together(pixels, lanes))
 
 
 def _are_rows(program: Program, found: _Sum) -> bool:
@@ -157,9 +160,7 @@ def _in_tiles(s: Schedule, total: str, reduced: Sequence[str], pixels: int, lane
     """
     tile = s[total].cache_write("local", f"{total}_tile")
     *before, channel = axes_of(s.program, total)
-    together = next(size for size in ((2, 3, 1) if pixels > 2 else (4, 3, 2, 5, 1))
-                    if lanes % size == 0)
-    part, _ = s[total].split(channel, together)
+    part, _ = s[total].split(channel, _together(pixels, lanes))
     s[total].reorder(part, *before)
     tile.compute_at(part)
     own = axes_of(s.program, tile.name)
@@ -167,6 +168,12 @@ def _in_tiles(s: Schedule, total: str, reduced: Sequence[str], pixels: int, lane
     for loop in own:
         tile.unroll(loop)
     tile.decompose_reduction(reduced[0])
+
+
+def _together(pixels: int, lanes: int) -> int:
+    """The channels of which sums are computed at a time."""
+    return next(size for size in ((2, 3, 1) if pixels > 2 else (4, 3, 2, 5, 1))
+                if lanes % size == 0)
 
 
 def _pixels(count: int) -> int:

@@ -13,7 +13,7 @@ from compiler.cpu_gpu_backends.c.network import CNetwork, network_files
 from compiler.cpu_gpu_backends.c.schedule import scheduled
 from compiler.graph import Builder, Graph, TensorType
 from compiler.graph.reference import evaluate_node
-from compiler.ir import Program, interpret, lower
+from compiler.ir import Program, interpret, lower, verify
 from compiler.ops.integers.arithmetic import requantize
 from tests.compiler.cpu_gpu_backends.c.test_network import assert_equal, found, meant
 from tests.support.c_text import call, compile_c, needs_c
@@ -47,7 +47,8 @@ def given(graph: Graph) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("shape", [
     (8, 16, 4), (3, 10, 5, 3, 2), (1, 7, 3), (20, 1, 1, 1), (4, 6, 7, 1), (33, 33, 2),
-    (16, 16, 5, 3, 1, 16), (5, 5, 4, 3, 2, 5), (8, 8, 4, 3, 1, 2)])
+    (16, 16, 5, 3, 1, 16), (5, 5, 4, 3, 2, 5), (8, 8, 4, 3, 1, 2), (3, 3, 7), (3, 2, 4),
+    (8, 64, 3)])
 def test_convolutions_of_int8(shape: tuple[int, ...], tmp_path: Path) -> None:
     """Any numbers of pixels and channels give what the programs mean, and what NumPy gives."""
     graph = convolution(*shape)
@@ -61,19 +62,42 @@ def test_convolutions_of_int8(shape: tuple[int, ...], tmp_path: Path) -> None:
 
 def test_a_convolution_is_products_of_rows() -> None:
     """Golden text of its inner loops: eight products of six numbers, no condition inside."""
-    text = network_files(convolution(8, 16, 4), "net").source
+    text = network_files(convolution(4, 16, 3, 4), "net").source
     kernel = text[text.index("/* qconv2d_last conv"):text.index("int32_t net_init")]
     assert """\
     int32_t y_acc[4][16];
     for (int y_acc_c_o = 0; y_acc_c_o < 8; ++y_acc_c_o) {
       int32_t y_acc_tile[4][2] = {0};
-      for (int y_kh_all = 0; y_kh_all < 72; ++y_kh_all) {
-        y_acc_tile[0][0] += y_pixels[0][y_kh_all] * x1[y_acc_c_o * 2 * 72 + y_kh_all];
-        y_acc_tile[0][1] += y_pixels[0][y_kh_all] * x1[(y_acc_c_o * 2 + 1) * 72 + y_kh_all];
-        y_acc_tile[1][0] += y_pixels[1][y_kh_all] * x1[y_acc_c_o * 2 * 72 + y_kh_all];
+      for (int y_kh_all = 0; y_kh_all < 64; ++y_kh_all) {
+        y_acc_tile[0][0] += y_pixels[0][y_kh_all] * x1[y_acc_c_o * 2 * 64 + y_kh_all];
+        y_acc_tile[0][1] += y_pixels[0][y_kh_all] * x1[(y_acc_c_o * 2 + 1) * 64 + y_kh_all];
+        y_acc_tile[1][0] += y_pixels[1][y_kh_all] * x1[y_acc_c_o * 2 * 64 + y_kh_all];
 """ in kernel
     assert kernel.count("} else {") == 1 and "?" not in kernel and "int64" not in kernel
     assert "scaled(y_acc[y_row_i][y_c_i] +" in kernel and "x3[y_c_i], x4[y_c_i]) + 3" in kernel
+
+
+def test_rows_are_as_long_as_vectors() -> None:
+    """72 terms become 80, with zeros around them; the last of 16 channels begin 8 terms ahead."""
+    kernel = network_files(convolution(8, 16, 4), "net").source
+    assert "int16_t y_pixels[4][88] = {0};" in kernel
+    assert "y_pixels_kh * 24 + y_pixels_kw * 8 + y_pixels_c + 8] =\n" in kernel
+    assert """\
+      for (int y_kh_all = 0; y_kh_all < 80; ++y_kh_all) {
+        y_acc_tile[0][0] += y_pixels[0][y_kh_all - y_acc_c_o / 7 * 8 + 8] * x1[y_acc_c_o * 144 +
+            y_kh_all - y_acc_c_o / 7 * 8];
+        y_acc_tile[0][1] += y_pixels[0][y_kh_all - y_acc_c_o / 7 * 8 + 8] * x1[y_acc_c_o * 144 +
+            y_kh_all - y_acc_c_o / 7 * 8 + 72];
+""" in kernel
+
+
+@pytest.mark.parametrize(("shape", "terms"), [
+    ((4, 16, 4), 36), ((1, 16, 4), 9), ((3, 2, 4), 27), ((40, 16, 4, 1), 48), ((3, 16, 4), 32)])
+def test_rows_stay_where_many_terms_are_missing(shape: tuple[int, ...], terms: int) -> None:
+    """Or where a tile has all channels: no row of weights lies before."""
+    text = network_files(convolution(*shape), "net").source
+    assert re.findall(r"\+\+\w+\) \{\n *y_acc_tile", text) and f"< {terms}; ++y" in text.split(
+        "y_acc_tile[0][0] +=")[0].splitlines()[-2]
 
 
 def test_shifts_of_a_few_bits_are_done_in_64() -> None:
@@ -174,6 +198,52 @@ def test_rows_of_int8_without_a_window(tmp_path: Path) -> None:
     made = call(compile_c(text, tmp_path, "-O3"), "f", program, arrays)["y"]
     np.testing.assert_array_equal(made, arrays["x"].astype(np.int32) @ arrays["w"].T.astype(
         np.int32))
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_row_of_weights_is_read_beyond_its_end(both: bool, tmp_path: Path) -> None:
+    """Also where the weights are the rows, too; nothing is read beyond the last."""
+    x, w = (te.placeholder((6, 40), "int8", name) for name in "xw")
+    k = te.reduce_axis(40, "k")
+    rows = te.compute((6, 40), lambda i, j: (w if both else x)[5 - i, j], "rows")
+    y = te.compute((6, 6), lambda i, j: te.sum(
+        rows[i, k].astype("int32") * w[j, k].astype("int32"), k), "y")
+    program = scheduled(lower([y], "f"))
+    arrays = {name: RNG.integers(-128, 128, (6, 40), np.int8) for name in "xw"}
+    given = {buffer.name: arrays[buffer.name].reshape(buffer.shape) for buffer in program.inputs}
+    text = kernels_text({"f": program})
+    assert "k < 48; ++k" in text
+    verify(program)
+    wanted = arrays["w" if both else "x"][::-1].astype(np.int32) @ arrays["w"].T.astype(np.int32)
+    made = call(compile_c(text, tmp_path, "-O3", "-march=native"), "f", program, given)["y"]
+    np.testing.assert_array_equal(made, wanted)
+    np.testing.assert_array_equal(interpret(program, given)["y"], wanted)
+
+
+def test_rows_of_weights_that_are_computed_stay(tmp_path: Path) -> None:
+    x, w = (te.placeholder((6, 40), "int8", name) for name in "xw")
+    turned = te.compute((6, 40), lambda i, j: w[5 - i, j], "turned")
+    k = te.reduce_axis(40, "k")
+    y = te.compute((6, 6), lambda i, j: te.sum(
+        x[i, k].astype("int32") * turned[j, k].astype("int32"), k), "y")
+    program = scheduled(lower([y], "f"))
+    arrays = {name: RNG.integers(-128, 128, (6, 40), np.int8) for name in "xw"}
+    made = call(compile_c(kernels_text({"f": program}), tmp_path), "f", program, arrays)["y"]
+    np.testing.assert_array_equal(made, arrays["x"].astype(np.int32) @ arrays["w"][::-1].astype(
+        np.int32).T)
+
+
+def test_rows_of_which_some_terms_count_stay(tmp_path: Path) -> None:
+    x, w = (te.placeholder((6, 40), "int8", name) for name in "xw")
+    k = te.reduce_axis(40, "k")
+    y = te.compute((6, 6), lambda i, j: te.sum(te.select(k.var < 37, x[i, k], 3).astype("int32")
+                                               * w[j, k].astype("int32"), k), "y")
+    program = scheduled(lower([y], "f"))
+    arrays = {name: RNG.integers(-128, 128, (6, 40), np.int8) for name in "xw"}
+    text = kernels_text({"f": program})
+    made = call(compile_c(text, tmp_path, "-O3"), "f", program, arrays)["y"]
+    rows = np.where(np.arange(40) < 37, arrays["x"], 3).astype(np.int32)
+    np.testing.assert_array_equal(made, rows @ arrays["w"].T.astype(np.int32))
 
 
 def test_floats_lie_in_blocks_of_channels() -> None:
