@@ -72,6 +72,12 @@ class CExpressions(Expressions):
                     return a, mult, shift
         return None
 
+    def _leaves_room(self, scaled: Expr) -> bool:
+        """True if half of the last place can be added to a scaled product of 48 bits."""
+        assert isinstance(scaled, Binary)
+        product, by = self.range(scaled.a), self.range(scaled.b)
+        return product is not None and by is not None and product[1] + (1 << by[1] - 1) < 1 << 47
+
     def _value(self, expr: Expr) -> tuple[str, int]:
         match expr:
             case Read(buffer, indices) if expr.dtype in ROUNDED:
@@ -274,7 +280,8 @@ class CExpressions(Expressions):
         if dtype == "int32" and (parts := self.scaling(value)) is not None:
             a, mult, shift = parts
             shift = shift.value if isinstance(shift, Cast) else shift
-            return self.call("scaled", *map(self.value, (a, mult, shift))), _ATOM
+            name = "scaled_small" if self._leaves_room(value) else "scaled"
+            return self.call(name, *map(self.value, (a, mult, shift))), _ATOM
         return self._of_fewer_bits(value, dtype)
 
     def _of_fewer_bits(self, value: Expr, dtype: str) -> tuple[str, int]:

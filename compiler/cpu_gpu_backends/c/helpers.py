@@ -273,6 +273,16 @@ static inline int32_t scaled(int32_t a, int32_t mult, int32_t shift) {
 }
 """
 
+_SCALED_SMALL = """\
+// As scaled, of products that with half of 2**shift added are less than 2**47.
+static inline int32_t scaled_small(int32_t a, int32_t mult, int32_t shift) {
+  const uint32_t low = ((uint32_t)a & 0xffffu) * (uint32_t)mult;
+  const int32_t high = (a >> 16) * mult + (int32_t)(low >> 16);
+  const int32_t more = (high >> (shift - 16) & 1) | (int32_t)((0 - (low & 0xffffu)) >> 31);
+  return (high + (0x3fffffff >> (47 - shift)) + more) >> (shift - 16);
+}
+"""
+
 _RNE32 = """\
 static inline int32_t rshift_rne32(int32_t a, int32_t n) {  // half to even; n is 0 to 30
   const int32_t quotient = a >> n, mask = (1 << n) - 1;
@@ -290,7 +300,8 @@ _ONE_BY_ONE = """\
 """
 
 HELPERS = {helper.name: helper for helper in (
-    Helper("ONE_BY_ONE", _ONE_BY_ONE), Helper("scaled", _SCALED), Helper("rshift_rne32", _RNE32),
+    Helper("ONE_BY_ONE", _ONE_BY_ONE), Helper("scaled", _SCALED),
+    Helper("scaled_small", _SCALED_SMALL), Helper("rshift_rne32", _RNE32),
     *(OF_ALL[name] for name in _SHARED), *_of_integers(),
     *_fields(),
     Helper("bits", _BITS), Helper("half_value", _HALF, ("bits",)),

@@ -74,7 +74,8 @@ def test_a_convolution_is_products_of_rows() -> None:
         y_acc_tile[1][0] += y_pixels[1][y_kh_all] * x1[y_acc_c_o * 2 * 64 + y_kh_all];
 """ in kernel
     assert kernel.count("} else {") == 1 and "?" not in kernel and "int64" not in kernel
-    assert "scaled(y_acc[y_row_i][y_c_i] +" in kernel and "x3[y_c_i], x4[y_c_i]) + 3" in kernel
+    assert "scaled_small(y_acc[y_row_i][y_c_i] +" in kernel
+    assert "x4[y_c_i]) + 3, -100, 127)" in kernel
 
 
 def test_rows_are_as_long_as_vectors() -> None:
@@ -100,15 +101,25 @@ def test_rows_stay_where_many_terms_are_missing(shape: tuple[int, ...], terms: i
         "y_acc_tile[0][0] +=")[0].splitlines()[-2]
 
 
+def test_channels_by_themselves_lie_side_by_side() -> None:
+    """64 channels are four vectors of AVX-512."""
+    text = network_files(convolution(64, 64, 3, 3, 1, 64), "net").source
+    assert "int32_t y_acc[64] = {0};" in text and "y_acc_c < 64; ++y_acc_c" in text
+
+
 def test_shifts_of_a_few_bits_are_done_in_64() -> None:
     """`scaled` shifts by 17 at least."""
-    text = network_files(convolution(8, 16, 4, shifts=(16, 30)), "net").source
-    assert "scaled(" not in text and "rshift_rne(" in text
+    text = network_files(convolution(8, 16, 4, shifts=(16, 17)), "net").source
+    assert "scaled" not in text and "rshift_rne(" in text
 
 
-@pytest.mark.parametrize("shifts", [(17, 47), (12, 17)])
-def test_every_shift_rounds_to_even(shifts: tuple[int, int], tmp_path: Path) -> None:
-    """Also of the largest numbers and of ties, by the function for 32 bits and by the other one."""
+@pytest.mark.parametrize(("shifts", "most", "function_name"), [
+    ((17, 47), 2**31, "scaled"), ((17, 47), 2**30, "scaled_small"), ((12, 17), 2**31, "rshift_rne"),
+    ((17, 47), 3 * 2**29 + 24577, "scaled_small"), ((17, 47), 3 * 2**29 + 24578, "scaled")])
+def test_every_shift_rounds_to_even(shifts: tuple[int, int], most: int, function_name: str,
+                                    tmp_path: Path) -> None:
+    """Also of the largest numbers and of ties, by the functions for 32 bits and by the other one.
+    """
     count = 4096
     x, bias, mult, shift = (te.placeholder((count,), "int32", name)
                             for name in ("x", "bias", "mult", "shift"))
@@ -120,10 +131,11 @@ def test_every_shift_rounds_to_even(shifts: tuple[int, int], tmp_path: Path) -> 
               "mult": np.where(np.arange(count) % 3 == 0, 1 << 15,
                                RNG.integers(0, 1 << 16, count)).astype(np.int32),
               "shift": RNG.integers(*shifts, count).astype(np.int32)}
-    arrays["x"][:4] = 2**31 - 1, -2**31, 2**15, -2**15
+    arrays["x"][:4], arrays["mult"][:2] = (most - 1, -most, 2**15, -2**15), 2**16 - 1
+    arrays["shift"][:2] = shifts[1] - 1
     ends = {name: (int(array.min()), int(array.max())) for name, array in arrays.items()}
     made = function(program, "f", words="", given=ends)
-    assert ("scaled" in made.used) == (shifts[0] == 17)
+    assert function_name in made.used
     text = "\n".join([BEGIN, *helper_texts(made.used), made.text])
     library = compile_c(text, tmp_path, "-O2", "-fsanitize=undefined",
                         "-fsanitize-undefined-trap-on-error", command=("gcc", "-std=c99"))
