@@ -48,7 +48,7 @@ BEGIN = """\
 #include <stdint.h>
 #include <string.h>
 
-#if defined __FAST_MATH__ || FLT_EVAL_METHOD != 0
+#if defined __FAST_MATH__ || (FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16)
 #error "floats must be computed as IEEE 754 says, in their own type: no -ffast-math, no x87"
 #endif
 #if defined __GNUC__ && !defined __clang__

@@ -1,6 +1,7 @@
 """Networks in C: the same numbers as what the programs of its groups mean, and as native code."""
 
 import ctypes
+import platform
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from compiler.graph import Builder, Graph, TensorType
 from compiler.graph.reference import evaluate_node
 from compiler.ir import Alloc, Program, interpret
 from lockstep.testing import zoo
-from tests.support.c_text import STRICT, call_network, compile_c, needs_c
+from tests.support.c_text import STRICT, build_c, call_network, compile_c, needs_c
 from tests.support.float_graphs import assert_near, inputs_of, random_graph
 
 pytestmark = needs_c
@@ -193,6 +194,15 @@ def test_it_is_cpp_too(tmp_path: Path) -> None:
     graph = random_graph(6)
     given = inputs_of(graph)
     assert_equal(found(graph, given, tmp_path, "-O2", command=CXX), meant(graph, given))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="needs a compiler for x86-64")
+def test_a_processor_with_halves_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    """FLT_EVAL_METHOD is 16 there, unless the standard is that of ISO; 2 is still refused."""
+    text = network_files(evil("x"), "net").alone
+    build_c(text, tmp_path, command=("gcc", "-std=gnu11", "-mavx512fp16"))
+    with pytest.raises(AssertionError, match="floats must be computed as IEEE 754 says"):
+        build_c(text, tmp_path, command=("gcc", "-std=gnu11", "-mfpmath=387"))
 
 
 MAIN = """
