@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from compiler import te
+from compiler.ir.arithmetic import apply_binary
 from compiler.ir.printer import expr_text
 from compiler.ops.integers import arithmetic
 from compiler.ops.integers.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER, requantize
@@ -254,11 +255,7 @@ _EXPRESSIONS: dict[str, Callable] = {
 
 
 def _rounded_shift(x: np.ndarray, n: int | np.ndarray) -> np.ndarray:
-    """Half to even: floor(x / 2**n + 1/2), less one where that is odd and x was halfway."""
-    whole = np.int64(1) << n
-    half = whole >> 1
-    up = (x + half) >> n
-    return up - (((x & (whole - 1)) == half) & (half > 0) & (up & 1 == 1))
+    return apply_binary("rshift_rne", np.asarray(x, np.int64), np.asarray(n, np.int64))
 
 
 _ARRAYS: dict[str, Callable] = {

@@ -70,7 +70,7 @@ def test_three_readings_agree(seed: int) -> None:
     ("requantize(x0, 32768, 16, 3, -20, 127)", -20, 67), ("rshift_rne(x0, 1)", -64, 64),
     ("max(x0, 3) - min(x1, 4)", -1, 255), ("x0 & 15", 0, 15), ("x0 | x1", -128, 127),
     ("uint8(x0)", 0, 255), ("int8(x0 + 1)", -128, 127), ("int32(x0 < x1)", 0, 1),
-    ("int32((int64(x0) * 4294967296) >> 32)", -128, 127)])
+    ("int32((int64(x0) * 4294967296) >> 32)", -128, 127), ("rshift_rne(int64(x0), 63)", 0, 0)])
 def test_ranges(text: str, low: int, high: int) -> None:
     assert range_of(text, [INT8] * 2) == (low, high)
 
@@ -101,6 +101,7 @@ def test_rounding_shifts_are_half_to_even() -> None:
     x = np.arange(-40, 41)
     for n in range(5):
         np.testing.assert_array_equal(computed(f"rshift_rne(x0, {n})", [x]), np.rint(x / 2.0**n))
+
 
 
 def test_operands_are_found() -> None:
