@@ -42,6 +42,16 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
     _keep_children()
+    if Effort.quick:
+        _build_quickly()
+
+
+def pytest_sessionfinish() -> None:
+    """At the end pytest collects garbage five times, for what it may warn of. Once finds it, and
+    what is left then is none.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _keep_children() -> None:
@@ -51,6 +61,17 @@ def _keep_children() -> None:
     from compiler.cpu_gpu_backends.llvm.objects import apart
 
     apart.IDLE_SECONDS = 600.0
+
+
+def _build_quickly() -> None:
+    """Simulators that are compiled for a machine run short programs here: to optimize them takes
+    longer than it saves.
+    """
+    from accel.sim.slice import simulator
+    from accel.sim.timed import cycle
+
+    simulator._FLAGS = ("-O0", *simulator._FLAGS[1:])
+    cycle._FLAGS = ("-O1", *cycle._FLAGS[1:])
 
 
 def pytest_report_header() -> str:

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from accel.sim.checking import check
 from compiler.graph.notes import Note
 from lockstep.cli import main
 from lockstep.printing.lines import counted, say, shortened
@@ -159,10 +160,16 @@ def test_a_quantization_fits(capsys) -> None:
 
 @pytest.mark.parametrize("command", [
     ("configs",), ("configs", "pynq-1x16x16"), ("isa",), ("isa", "--status"),
-    ("check", "--count", "1"), *((name, "--help") for name in (
+    *((name, "--help") for name in (
         "run", "compile", "quantize", "check", "configs", "isa", "fpga"))])
 def test_it_fits(capsys, command: tuple[str, ...]) -> None:
     assert printed(capsys, *command)
+
+
+def test_a_check_fits(capsys, monkeypatch) -> None:
+    monkeypatch.setattr(check, "default_simulators", lambda every=check.default_simulators: {
+        "functional": every()["functional"]})
+    assert printed(capsys, "check", "--count", "1")
 
 
 def test_a_build_fits(capsys) -> None:
