@@ -111,7 +111,7 @@ def test_places_are_what_is_asked_for(tmp_path, rng) -> None:
     np.testing.assert_allclose(module(feeds)["logits"], wanted, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["Q4_0", "Q8_0"])
+@pytest.mark.parametrize("kind", ["Q4_0", pytest.param("Q8_0", marks=pytest.mark.slow)])
 def test_files_of_blocks_are_their_numbers(kind, tmp_path, rng) -> None:
     tensors = little_decoders.llama(rng)
     stored = {name: tensor(array, kind if array.ndim == 2 else "F32")
