@@ -15,6 +15,7 @@ from accel.sim.checking.check import check
 from compiler.graph import Graph
 from examples.machines.top_k import MOST, TopK, greatest, machine, machine_of
 from tests.support.components import rows_through
+from tests.support.effort import Effort
 from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
 
 GEOMETRIES = Path("examples/geometries")
@@ -42,7 +43,7 @@ def random_rows(rng: np.random.Generator, batch: int, lanes: int, dtype: str, co
     (1, 4, "int8", 0, 0), (2, 4, "int8", 0.3, 0.3), (1, 2, "int16", 0, 0.7), (2, 32, "int8", 0, 0)])
 def test_component_is_the_meaning(batch, lanes, dtype, p_in, p_out) -> None:
     rng, shape = np.random.default_rng(lanes), shape_of(batch, lanes, dtype)
-    rows = random_rows(rng, batch, lanes, dtype, 12)
+    rows = random_rows(rng, batch, lanes, dtype, 6 if Effort.quick else 12)
     results, _ = rows_through(TopK(shape), shape, rows, None, p_in, p_out)
     for (row, fields), result in zip(rows, results, strict=True):
         np.testing.assert_array_equal(result, greatest(row[None], **fields)[0])

@@ -6,6 +6,8 @@ import numpy as np
 import onnx
 import pytest
 
+from accel.machine.config import preset
+from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
 from bench.accelerator.limits import Share, share_of
 from compiler.frontend.onnx.importing import convert
@@ -16,9 +18,9 @@ from compiler.quantize import quantize_ranges
 from lockstep.testing import zoo
 from lockstep.testing.networks import transformers
 from tests.support.integer_graphs import run_program
-from tests.support.machines import TINY
 
 SIZE = 32
+MACHINE = Machine(preset("pynq-1x16x16"))
 
 
 def one_layer(name: str) -> zoo.ZooNetwork:
@@ -46,7 +48,7 @@ def made(request) -> Made:
 
 @pytest.fixture(scope="module")
 def share(made: Made) -> Share:
-    return share_of(made.graph, AccelTarget(TINY))
+    return share_of(made.graph, AccelTarget(MACHINE))
 
 
 def test_the_float_model_means_what_the_calibration_computes(made: Made) -> None:
@@ -66,14 +68,14 @@ def test_all_products_are_on_the_accelerator(made: Made, share: Share) -> None:
 
 def test_values_are_those_of_the_reference(made: Made, share: Share) -> None:
     """Segment by segment, each with what the reference computes before it."""
-    target = AccelTarget(TINY)
+    target = AccelTarget(MACHINE)
     segments = [one for one in share.parts.segments if one.target == ACCEL]
     wanted = {value for one in segments for value in (*one.inputs, *one.outputs)}
     x = {made.net.source: zoo.samples(made.net, 1)[:1]}
     values = evaluate(made.graph, x, wanted)
     for segment in segments:
         part = subgraph(made.graph, segment)
-        found = run_program(TINY, target.compile(part).program,
+        found = run_program(MACHINE, target.compile(part).program,
                             {value: values[value] for value in part.inputs})
         for value in part.outputs:
             np.testing.assert_array_equal(found[value], values[value], value)

@@ -1,5 +1,6 @@
 """Arrays of other libraries that go into networks on GPUs, and come out, without a copy."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -61,17 +62,18 @@ def test_opencl_takes_arrays_of_the_host(wanted) -> None:
     np.testing.assert_array_equal(torch.from_dlpack(found).numpy(), wanted)
 
 
-@pytest.fixture
-def on_gpu(monkeypatch) -> tuple[Cuda, Module]:
+@pytest.fixture(scope="module")
+def on_gpu() -> Iterator[tuple[Cuda, Module]]:
     """A network on a stand-in for a GPU, which calls are recorded of."""
     gpu = Cuda(8, 0)
-    monkeypatch.setattr(cuda, "_libraries", lambda: gpu.libraries)
 
     def compiled(text: str, arch: str):
         gpu.texts[text.encode()] = text
         return Cubin(arch, text.encode(), "", {})
-    monkeypatch.setattr(cuda, "compile_cuda", compiled)
-    return gpu, lockstep.compile(INT8, "cuda", cache=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cuda, "_libraries", lambda: gpu.libraries)
+        patch.setattr(cuda, "compile_cuda", compiled)
+        yield gpu, lockstep.compile(INT8, "cuda", cache=False)
 
 
 def test_arrays_of_the_gpu_stay_there(on_gpu, wanted) -> None:

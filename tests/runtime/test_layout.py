@@ -26,6 +26,7 @@ from runtime.driver.targets import Placed, Targets, accelerator
 from tests.support.border_graphs import random_images, samples
 from tests.support.integer_graphs import Net
 from tests.support.machines import MACHINES, TINY, machine
+from tests.support.slow_cases import each_once
 
 PAIRS = machine("2x8x8")            # two images in a block, eight channels
 
@@ -56,8 +57,7 @@ def assert_right(module: Module, graph: Graph, seed: int = 0) -> None:
         assert made[name].tobytes() == array.tobytes()
 
 
-@pytest.mark.parametrize("name", ["tiny-1x4x4", "2x8x8", "1x32x16", "short-batch"])
-@pytest.mark.parametrize("images", [1, 3])
+@each_once("name, images", ["tiny-1x4x4", "2x8x8", "1x32x16", "short-batch"], [1, 3])
 def test_values_are_those_of_the_network(name: str, images: int) -> None:
     graph = network(images)
     module = module_of(graph, MACHINES[name])
@@ -65,14 +65,14 @@ def test_values_are_those_of_the_network(name: str, images: int) -> None:
     assert_right(module, graph)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_random_networks(seed: int) -> None:
     graph = random_images(100 + seed, 12)
     assert_right(module_of(graph, (TINY, PAIRS)[seed % 2]), graph, seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5, 100))
+@pytest.mark.parametrize("seed", range(3, 100))
 def test_many_random_networks(seed: int) -> None:
     test_random_networks(seed)
 

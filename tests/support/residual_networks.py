@@ -7,10 +7,12 @@ from onnx import TensorProto, helper, numpy_helper
 STEM, CLASSES = 16, 10
 
 
-def residual(depth: int, width: int = STEM, size: int = 32, seed: int = 0) -> onnx.ModelProto:
+def residual(depth: int, width: int = STEM, size: int = 32, seed: int = 0, stages: int = 3
+             ) -> onnx.ModelProto:
     """A ResNet for small images, of K. He et al., CVPR 2016, section 4.2: a convolution, three
     stages of blocks of two, each followed by a batch norm, and a dense layer. `depth` counts
-    convolutions and the dense layer; it is the next smaller one of 6 n + 2.
+    convolutions and the dense layer; it is the next smaller one of 6 n + 2. Of its `stages` the
+    last may be left out.
     """
     rng, nodes, arrays = np.random.default_rng(seed), list[onnx.NodeProto](), {}
 
@@ -34,7 +36,7 @@ def residual(depth: int, width: int = STEM, size: int = 32, seed: int = 0) -> on
         return f"{x}.relu"
 
     x, channels = relu(convolution("stem", "x", 3, width)), width
-    for stage in range(3):
+    for stage in range(stages):
         for block in range((depth - 2) // 6):
             name, out = f"stage{stage}.block{block}", width << stage
             stride = 1 if out == channels else 2

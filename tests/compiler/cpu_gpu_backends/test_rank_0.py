@@ -36,8 +36,12 @@ CASES = (((3, 5, 16), (), (0,)), ((2, 3, 5, 16), (), (1,)), ((16,), (16,), (0,))
          ((16,), (), (0,)), ((3, 16), (), (0, 1)))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int8"])
-@pytest.mark.parametrize("target", ["cpu", "cuda", "opencl", pytest.param("c", marks=needs_c)])
+@pytest.mark.parametrize(("target", "dtype"), [
+    ("cpu", "float32"), ("cpu", "int8"), ("cuda", "float32"), ("opencl", "int8"),
+    pytest.param("c", "float32", marks=needs_c), *(
+        pytest.param(*one, marks=pytest.mark.slow) for one in (
+            ("cuda", "int8"), ("opencl", "float32"))),
+    pytest.param("c", "int8", marks=[needs_c, pytest.mark.slow])])
 def test_sums_with_numbers(target: str, dtype: str, tmp_path: Path,
                            rng: np.random.Generator) -> None:
     graph = sums(dtype, *CASES)

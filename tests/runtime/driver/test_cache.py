@@ -29,6 +29,7 @@ from runtime.driver.targets import accelerator
 from tests.support.integer_graphs import Net
 from tests.support.machines import SHORT, TINY
 
+SHARED = {name: text for name, text in os.environ.items() if name == "LOCKSTEP_CACHE"}
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits-int8.onnx"
 SETTINGS = {"integerize": True, "threads": 2}
 
@@ -261,6 +262,8 @@ def test_keys_change_with_what_a_source_says(monkeypatch, tmp_path) -> None:
 
 
 def test_all_that_takes_part_is_a_source() -> None:
+    """With the cache of all tests, in which is what C++ compilers made for the accelerator."""
+    env = {name: text for name, text in os.environ.items() if name != "LOCKSTEP_CACHE"} | SHARED
     code = f"""
 import sys
 from accel.machine.config import preset
@@ -270,7 +273,7 @@ compile_for({str(DIGITS)!r}, SimulatedDevice(Machine(preset("tiny-1x4x4")), None
 print(*(m.__file__ for m in sys.modules.values() if getattr(m, "__file__", None)), sep="\\n")
 """
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
-                          cwd=DIGITS.parents[2])
+                          cwd=DIGITS.parents[2], env=env)
     loaded = {Path(line) for line in said.stdout.splitlines()}
     ours = {path for path in loaded if path.is_relative_to(cache.HOUSE)
             and path.relative_to(cache.HOUSE).parts[0] in ("compiler", "accel", "runtime")}

@@ -23,16 +23,22 @@ from runtime.driver.decoding import Decoder
 from tests.support.decoders import ONE_LAYER, TOKENS, both, machine, tokens
 
 LLAMA = {"llama": ONE_LAYER["llama"]}
+PLACES = 24         # of the accelerator, which has a stream for the first sixteen, too
 
 
-def decoder(target: str = "cpu", **options) -> Decoder:
-    _, step = both("llama", LLAMA)
+def decoder(target: str = "cpu", count: int = TOKENS, **options) -> Decoder:
+    _, step = both("llama", LLAMA, count)
     return lockstep.decoder(convert(step.int8), target, states=decoders.states(step.net), **options)
 
 
-def wanted() -> dict[str, np.ndarray]:
-    whole, _ = both("llama", LLAMA)
-    return evaluate(whole.graph, {"embeddings": tokens("llama")})
+def accelerated() -> Decoder:
+    """All tests have the same, which the cache compiles once."""
+    return decoder("accel,cpu", PLACES, machine=machine())
+
+
+def wanted(count: int = TOKENS) -> dict[str, np.ndarray]:
+    whole, _ = both("llama", LLAMA, count)
+    return evaluate(whole.graph, {"embeddings": tokens("llama", count)})
 
 
 def test_each_token_is_that_of_the_whole() -> None:
@@ -69,8 +75,9 @@ def test_a_float_network_decodes_too() -> None:
 
 def test_the_accelerator_puts_rows_where_they_belong(monkeypatch) -> None:
     """One stream for all tokens, of which the driver moves few words; no cache is copied twice."""
-    step, logits = decoder("accel,cpu", machine=machine()), wanted()["logits"]
+    step, whole = accelerated(), wanted(PLACES)
     (segment,) = step.module.accelerated
+    assert [one.target for one in step.module.partition.segments] == ["host", "accel", "host"]
     assert isinstance(segment, AccelSegment)
     copied = Counter()
     copy_in = type(segment.device).copy_in
@@ -79,23 +86,25 @@ def test_the_accelerator_puts_rows_where_they_belong(monkeypatch) -> None:
     caches = [slot for slot in segment.program.inputs
               if slot.name in {state.cache for state in step.states}]
     words = range(segment.program.bases["weights"])
-    for position, token in enumerate(tokens("llama")):
+    step.remember({state.row: np.take(whole[state.row], range(PLACES - TOKENS), state.axis)
+                   for state in step.states})
+    for position, token in enumerate(tokens("llama", PLACES)[-TOKENS:], PLACES - TOKENS):
         copied.clear()
         made = step({"embeddings": token[None]})
-        np.testing.assert_array_equal(made["logits"][0], logits[position], str(position))
+        np.testing.assert_array_equal(made["logits"][0], whole["logits"][position], str(position))
         assert step.runs and all(run.ok for run in step.runs)
         begins = {segment.place(slot): slot.size_bytes for slot in caches}
         moved = sum(size for address, size in copied.items() if any(
             begin <= address < begin + size_bytes for begin, size_bytes in begins.items()))
-        assert moved == (sum(begins.values()) if position == 0 else 0)
+        assert moved == (sum(begins.values()) if position == PLACES - TOKENS else 0)
         written = sum(size for address, size in copied.items()
                       if address - segment.address in words)
         stores = sum(len(put.stores) for put in segment.puts)
-        assert written == (isa.WORD_BYTES * stores if position else 0)
+        assert written == isa.WORD_BYTES * stores
 
 
 def test_what_is_remembered_from_elsewhere_reaches_the_accelerator() -> None:
-    step, whole, x = decoder("accel,cpu", machine=machine()), wanted(), tokens("llama")
+    step, whole, x = accelerated(), wanted(PLACES), tokens("llama", PLACES)
     for position in (0, 1):
         step({"embeddings": x[position:position + 1]})
     step.reset()
@@ -108,19 +117,14 @@ def test_what_is_remembered_from_elsewhere_reaches_the_accelerator() -> None:
 
 def test_no_more_places_are_read_than_the_position_needs() -> None:
     """Tokens around the border of two streams, twice; all equal to those of the whole network."""
-    count = 24
-    whole, one = both("llama", LLAMA, count)
-    x = tokens("llama", count)
-    wanted = evaluate(whole.graph, {"embeddings": x})
-    step = lockstep.decoder(convert(one.int8), "accel,cpu", machine=machine(),
-                            states=decoders.states(one.net))
+    step, whole, x = accelerated(), wanted(PLACES), tokens("llama", PLACES)
     for begin, places in ((13, 5), (0, 2), (15, 2)):
         step.reset()
-        step.remember({state.row: np.take(wanted[state.row], range(begin), state.axis)
+        step.remember({state.row: np.take(whole[state.row], range(begin), state.axis)
                        for state in step.states})
         for position in range(begin, begin + places):
             made = step({"embeddings": x[position:position + 1]})["logits"]
-            np.testing.assert_array_equal(made[0], wanted["logits"][position], str(position))
+            np.testing.assert_array_equal(made[0], whole["logits"][position], str(position))
             assert [run.places for run in step.runs] == [16 if position < 16 else 0]
 
 

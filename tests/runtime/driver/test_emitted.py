@@ -117,8 +117,11 @@ def test_what_is_text_alone(module) -> None:
         module["metal"]({"image": np.zeros((1, 1, 8, 8), np.float32)})
 
 
-def test_ptx_of_an_architecture(module) -> None:
-    assert ".target sm_90\n" in emitted(module["cuda:emulated"], "ptx", "sm_90")
+def test_ptx_of_an_architecture() -> None:
+    net = Net(3)
+    graph = net.graph(net.dense(net.input(4, 8), 8))
+    module = lockstep.compile(graph, "cuda:emulated", cache=False)
+    assert ".target sm_90\n" in emitted(module, "ptx", "sm_90")
 
 
 @pytest.mark.parametrize(("options", "message"), [

@@ -25,12 +25,12 @@ def branching() -> onnx.ModelProto:
 
     x = layer("x", "first")
     left = right = x
-    for number in range(16):
+    for number in range(8):
         left, right = layer(left, f"left{number}"), layer(right, f"right{number}")
     nodes.append(helper.make_node("Dropout", [left, "ratio"], ["kept"], "drop"))
     nodes.append(helper.make_node("Add", ["kept", right], ["met"], "meet"))
     last = "met"
-    for number in range(16):
+    for number in range(8):
         last = layer(last, f"last{number}")
     nodes.append(helper.make_node("Mul", [last, x], ["y"], "far"))
     return model_of(nodes, (64, 32), arrays)
@@ -54,7 +54,7 @@ def same_bits(first: lockstep.Trainer, second: lockstep.Trainer) -> bool:
 def test_the_plan_is_within_the_budget_and_bits_are_the_same(name: str, share: float) -> None:
     rng = np.random.default_rng(0)
     if name == "residual":
-        net, of = lockstep.trainable(residual(14, size=16), batch=ROWS), "labels"
+        net, of = lockstep.trainable(residual(14, size=16, stages=2), batch=ROWS), "labels"
         batch = {"x": rng.standard_normal((ROWS, 3, 16, 16)).astype(np.float32),
                  "labels": rng.integers(0, CLASSES, ROWS)}
     else:

@@ -53,8 +53,8 @@ def test_what_cannot_be_measured_is_a_result(child, plan: str, error: str) -> No
 
 @pytest.mark.parametrize(("plan", "error"), [
     ("hang", "took longer than 0.5 s"),
-    ("raise", "its process ended with status 1: it gave up"),
     *(pytest.param(*one, marks=pytest.mark.slow) for one in (
+        ("raise", "its process ended with status 1: it gave up"),
         ("spin", "took longer than 0.5 s"), ("crash", "its process crashed by signal 6"),
         ("exit 3", "its process ended with status 3"))),
 ])

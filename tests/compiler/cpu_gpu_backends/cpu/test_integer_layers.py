@@ -9,7 +9,7 @@ from compiler.cpu_gpu_backends.llvm import host
 from compiler.graph import Builder, Graph, TensorType, evaluate
 from compiler.ops.records.windows import window_shape
 
-FAST, ALL = 10, 2000
+FAST, ALL = 6, 2000
 ENDS = [-128, -7, 0, 127]
 
 

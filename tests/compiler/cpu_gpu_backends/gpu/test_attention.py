@@ -182,15 +182,13 @@ def test_heads_that_share_keys_and_values(dialect: str) -> None:
 
 def test_a_head_without_a_scale() -> None:
     net = Heads(1, 2, 40, 56, 20)
-    graph = net.finish([net.attend(scaled=False)])
-    inputs = given_to(graph)
-    assert len(names(graph)) == 1
-    assert_near(computed("opencl", graph, inputs), evaluate(graph, inputs)["y"])
+    assert len(names(net.finish([net.attend(scaled=False)]))) == 1
 
 
-def test_what_is_computed_from_the_result_is_in_the_kernel() -> None:
+@pytest.mark.parametrize("scaled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_what_is_computed_from_the_result_is_in_the_kernel(scaled: bool) -> None:
     net = Heads(1, 2, 40, 56, 20)
-    net.emit("relu", "positive", [net.attend()], "positive")
+    net.emit("relu", "positive", [net.attend(scaled=scaled)], "positive")
     graph = net.finish(["positive"])
     inputs = given_to(graph)
     assert len(names(graph)) == 1
@@ -250,5 +248,6 @@ def test_rows_of_softmax_that_are_one_kernel() -> None:
         graph = net.finish([net.attend(scaled=False)])
         first, *softmax, last = names(graph)
         assert first == last == "matmul" and len(softmax) == count
-        inputs = given_to(graph)
-        assert_near(computed("opencl", graph, inputs), evaluate(graph, inputs)["y"])
+        if count == 1 or not Effort.quick:
+            inputs = given_to(graph)
+            assert_near(computed("opencl", graph, inputs), evaluate(graph, inputs)["y"])

@@ -31,7 +31,7 @@ from runtime.devices.opencl import OpenClDevice
 from tests.compiler.cpu_gpu_backends.gpu.test_target import product
 from tests.support.integer_graphs import Net
 
-LONG = {"ragged": product("product", 2, 19, 515, 37),
+LONG = {"ragged": product("product", 2, 19, 387, 37),
         "whole": product("product", 1, 64, 512, 64), "pixels": product("conv", 67, 24, 5, 3, 1, 1)}
 
 

@@ -51,8 +51,8 @@ def test_an_empty_point_is_what_the_target_chooses() -> None:
         "way", "threads along rows", "rows of a thread", "parts"}
 
 
-@pytest.mark.parametrize(("dialect", "archs"), [("opencl", ()), ("cuda", ()),
-                                                ("cuda", ("sm_90a",))])
+@pytest.mark.parametrize(("dialect", "archs"), [
+    ("opencl", ()), pytest.param("cuda", (), marks=pytest.mark.slow), ("cuda", ("sm_90a",))])
 def test_candidates_have_features(dialect: str, archs: tuple[str, ...], monkeypatch) -> None:
     """Features of every way tell plans apart, and say what threads do."""
     monkeypatch.setattr("compiler.cpu_gpu_backends.gpu.target.nvrtc_version", lambda: "any")

@@ -59,7 +59,7 @@ def test_infinity_and_nan(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize(("op", "attrs"), [
-    ("globalavgpool", {}),
+    pytest.param("globalavgpool", {}, marks=pytest.mark.slow),
     ("avgpool", {"kernel": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1), "include_pad": 0})])
 def test_averages_are_rounded_once(op: str, attrs: dict, rng: np.random.Generator) -> None:
     net = Builder("net")

@@ -55,10 +55,10 @@ def by_numpy(inputs: dict[str, np.ndarray]) -> np.ndarray:
     return np.array(h)
 
 
-@pytest.mark.parametrize("dialect", DEVICES)
-@pytest.mark.parametrize(("times", "size", "batch"), [
-    pytest.param(2, 5, 1, marks=pytest.mark.slow), (7, 70, 3)])
-def test_a_recurrence_equals_numpy(dialect: str, times: int, size: int, batch: int, rng) -> None:
+@pytest.mark.parametrize(("times", "size", "batch", "dialect"), [
+    (7, 70, 3, "cuda"), *(pytest.param(*one, marks=pytest.mark.slow) for one in (
+        (7, 70, 3, "opencl"), (2, 5, 1, "cuda"), (2, 5, 1, "opencl")))])
+def test_a_recurrence_equals_numpy(times: int, size: int, batch: int, dialect: str, rng) -> None:
     """One kernel for the beginning, then two for each time, in order."""
     schedule, inputs = recurrence(times, size, batch), inputs_of(times, size, batch, rng)
     code = generate(schedule.program, dialect)
@@ -75,7 +75,8 @@ def test_turns_race_with_nobody(rng) -> None:
     np.testing.assert_allclose(run_kernels(kernels, inputs)["h"], by_numpy(inputs), 1e-5, 1e-5)
 
 
-@pytest.mark.parametrize("dialect", DEVICES)
+@pytest.mark.parametrize("dialect", [
+    "opencl", pytest.param("cuda", marks=pytest.mark.slow)])
 def test_numbers_of_turns_come_before_parameters(dialect: str, rng) -> None:
     """Any number of sequences."""
     code = generate(recurrence(5, 9, te.symbol("n")).program, dialect)
@@ -86,7 +87,8 @@ def test_numbers_of_turns_come_before_parameters(dialect: str, rng) -> None:
     assert code.at(n=4).launches[-1].numbers == (4, 4)
 
 
-@pytest.mark.parametrize("dialect", DEVICES)
+@pytest.mark.parametrize("dialect", [
+    "cuda", pytest.param("opencl", marks=pytest.mark.slow)])
 def test_loops_of_the_host_are_nested(dialect: str, rng) -> None:
     """Plain loops around loops over blocks, whose variables are read, too."""
     x = te.placeholder((3, 4, 40), "float32", "x")

@@ -112,7 +112,9 @@ def test_one_text_for_all_sizes(programs, rng, dialect: str) -> None:
                                           err_msg=f"{code.name} {n} {m}")
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.slow if name == "product_ragged" else ())
+    for name in SCHEDULES])
 def test_no_races_at_any_size(programs, rng, name: str) -> None:
     kernels = lower(programs[name], shuffles=True, intrinsics=True)
     for n, m in ((1, 1), (33, 31)):

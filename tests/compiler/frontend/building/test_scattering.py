@@ -12,6 +12,7 @@ from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.frontend import ImportRefused, convert
 from compiler.frontend.building import scattering
 from compiler.graph import evaluate, verify
+from tests.support.slow_cases import each_once
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 
@@ -50,8 +51,7 @@ def check(op: str, arrays: Mapping[str, np.ndarray], attrs: dict, opset: int = 2
             np.testing.assert_allclose(found["y"], wanted, 1e-5, 1e-5)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int8"])
-@pytest.mark.parametrize("reduction", REDUCTIONS)
+@each_once("reduction, dtype", REDUCTIONS, ["float32", "int8"])
 def test_elements_of_a_part(reduction: str, dtype: str) -> None:
     """Places below zero count from the end, and the other axes reach not as far as those of x."""
     at = whole([[1, -1, 0]], [[2, 3, 3]])
@@ -66,9 +66,8 @@ def test_elements_that_meet() -> None:
         check("ScatterElements", arrays, {"axis": 0, "reduction": reduction})
 
 
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize("at", [whole([2], [-4]), whole([[1, 2], [0, -1]], [[3, 0], [-2, 1]]),
-                                whole([0, 1, 2], [-1, -2, -3])])
+@each_once("at, reduction", [whole([2], [-4]), whole([[1, 2], [0, -1]], [[3, 0], [-2, 1]]),
+                             whole([0, 1, 2], [-1, -2, -3])], REDUCTIONS)
 def test_slices(at: np.ndarray, reduction: str) -> None:
     x = numbers(4, 3, 5)
     rest = x.shape[at.shape[-1]:]

@@ -66,7 +66,8 @@ def test_cubic_sums_of_integers_are_within_the_float32_weights_of_the_reference(
         assert np.abs(found - reference(made, x).astype(np.float64)).max() <= bound
 
 
-@pytest.mark.parametrize("target", ["cpu", "opencl", "cuda:emulated", "accel:tiny-1x4x4"])
+@pytest.mark.parametrize("target", [
+    "cpu", "opencl", "accel:tiny-1x4x4", pytest.param("cuda:emulated", marks=pytest.mark.slow)])
 def test_bytes_are_resized_alike_on_every_target(target: str, rng: np.random.Generator) -> None:
     made, x = resize("uint8", (5, 4), mode="cubic", antialias=1), image("uint8", rng)
     found = lockstep.compile(made, target=target, cache=False)({"x": x})["y"]

@@ -1,5 +1,6 @@
 """Networks that take and give numbers of types that no processor computes with."""
 
+from itertools import product
 from typing import Any
 
 import ml_dtypes
@@ -18,6 +19,7 @@ from compiler.ops.records.rules import TypeRefused
 from compiler.ops.registry import infer
 from compiler.te import SMALL
 from runtime.exporting.ports import random_inputs
+from tests.support.slow_cases import each_once
 
 NEWEST = onnx.defs.onnx_opset_version()
 CODES = {name: helper.np_dtype_to_tensor_dtype(np.dtype(getattr(ml_dtypes, name)))
@@ -98,11 +100,11 @@ def test_every_code_is_its_number(name: str) -> None:
         np.testing.assert_array_equal(found.astype(np.float64), wanted.astype(np.float64), kind)
 
 
-@pytest.mark.parametrize("block", [0, 4])
-@pytest.mark.parametrize("scales", ["float32", "float8_e8m0fnu"])
-@pytest.mark.parametrize("name", [name for name in SMALL if name != "float8_e8m0fnu"])
-def test_quantized_in_blocks(name: str, scales: str, block: int) -> None:
+@each_once("name, form", [name for name in SMALL if name != "float8_e8m0fnu"],
+           [*product(["float32", "float8_e8m0fnu"], [0, 4])], ids=str)
+def test_quantized_in_blocks(name: str, form: tuple[str, int]) -> None:
     """Numbers, scales and zero points that the network is given."""
+    scales, block = form
     rng = np.random.default_rng(block)
     shape = [16, 4] if block else []
     scale = (2.0 ** rng.integers(-2, 3, shape)).astype(np.float32).astype(scales)

@@ -168,7 +168,7 @@ def test_what_two_others_exchange_goes_over_the_home_once() -> None:
 
 def test_a_price_is_that_of_the_division() -> None:
     """Its segments, copies and nodes, counted one by one."""
-    for graph, table, _ in (*cases(100, 12), *cases(50, 12, THREE)):
+    for graph, table, _ in (*cases(100, 9), *cases(50, 9, THREE)):
         targets = place(graph, table).targets
         divided = divide(graph, targets, {}, table.start)
         total = sum(table.copy(copy.value, copy.source, copy.target) for copy in divided.copies)

@@ -7,6 +7,7 @@ from compiler.frontend import convert
 from compiler.graph import evaluate, optimize, standard_passes
 from tests.compiler.graph.passes.test_functions_of_products import (
     FORMS, FUNCTIONS, assert_on_accelerators, model_of)
+from tests.support.slow_cases import each_once
 
 HARDSWISH = FUNCTIONS["hardswish"]
 
@@ -22,9 +23,9 @@ def compared(one, model, shape, step: float, **options):
     return graph, np.mean(apart > 0.5)
 
 
-@pytest.mark.parametrize("form", ["conv", "dense"])
-@pytest.mark.parametrize(("scale", "zero"), [(10 / 255, 8), (1.6 / 255, 50)])
-def test_few_results_are_other(qdq, form: str, scale: float, zero: int) -> None:
+@each_once("form, step", ["conv", "dense"], [(10 / 255, 8), (1.6 / 255, 50)], ids=str)
+def test_few_results_are_other(qdq, form: str, step) -> None:
+    scale, zero = step
     one = qdq(seed=2, opset=18)
     model = model_of(one, form, HARDSWISH, scale, zero)
     graph, other = compared(one, model, FORMS[form][1], scale)
@@ -50,7 +51,7 @@ def gated(one, scale: float, zero: int, read: bool = False):
     return one.model(one.requantized(one.add("Mul", y, gate), scale, zero), *more)
 
 
-@pytest.mark.parametrize("read", [False, True])
+@pytest.mark.parametrize("read", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_two_products_meet_in_a_gate(qdq, read: bool) -> None:
     one = qdq(seed=4, opset=18)
     graph, other = compared(one, gated(one, 5 / 255, 16, read), (1, 4, 6, 5), 5 / 255)

@@ -6,6 +6,7 @@ import pytest
 from compiler.frontend import convert
 from compiler.graph import Graph, evaluate, optimize, standard_passes
 from tests.compiler.graph.passes.test_functions_of_products import assert_on_accelerators
+from tests.support.slow_cases import each_once
 
 STEP = 0.12
 PADS = [(0, 0, 0, 0), (1, 0, 2, 1), (2, 2, 2, 2)]
@@ -33,9 +34,9 @@ def made_of(model) -> tuple[Graph, Graph]:
     return graph, plain
 
 
-@pytest.mark.parametrize("pads", PADS)
-@pytest.mark.parametrize(("dtype", "bias"), [("int8", True), ("uint8", False)])
-def test_both_layers_are_integers(qdq, dtype: str, bias: bool, pads) -> None:
+@each_once("pads, data", PADS, [("int8", True), ("uint8", False)], ids=str)
+def test_both_layers_are_integers(qdq, pads, data) -> None:
+    dtype, bias = data
     one = qdq(seed=sum(pads), opset=21)
     model = model_of(one, dtype, pads, bias=bias)
     graph, plain = made_of(model)

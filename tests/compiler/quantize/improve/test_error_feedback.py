@@ -120,8 +120,9 @@ def test_columns_are_what_sums_read(groups, attrs, rng) -> None:
 
 # In networks
 
-@pytest.mark.parametrize("more", [{}, {"weight_groups": 16}, {"weight_bits": 2},
-                                  {"bias_correction": False}])
+@pytest.mark.parametrize("more", [{}, {"weight_groups": 16}, *(
+    pytest.param(more, marks=pytest.mark.slow) for more in (
+        {"weight_bits": 2}, {"bias_correction": False}))])
 def test_samples_that_it_has_not_seen_have_less_noise(more, rng) -> None:
     model, samples = dense_layers(rng, 48), correlated(rng, 256, 48)
     graph = convert(model, "m", {"N": 64})

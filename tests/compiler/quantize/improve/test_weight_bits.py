@@ -41,9 +41,11 @@ def needed(model: onnx.ModelProto) -> list[int]:
 # ---- which layers ------------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("given", "wanted"), [
-    (8, [8] * 6), (4, [8, 4, 4, 4, 4, 8]), ("4", [8, 4, 4, 4, 4, 8]),
-    ({"*": 4, "conv3": 2, "dense": 4}, [8, 4, 2, 4, 4, 4]), (["conv2=4"], [8, 4, 8, 8, 8, 8]),
-    (["4", "conv2=8", "conv3=2", "conv3=4"], [8, 8, 4, 4, 4, 8]), ({}, [8] * 6)])
+    (4, [8, 4, 4, 4, 4, 8]), ({"*": 4, "conv3": 2, "dense": 4}, [8, 4, 2, 4, 4, 4]),
+    (["4", "conv2=8", "conv3=2", "conv3=4"], [8, 8, 4, 4, 4, 8]), *(
+        pytest.param(*one, marks=pytest.mark.slow) for one in (
+            (8, [8] * 6), ("4", [8, 4, 4, 4, 4, 8]), (["conv2=4"], [8, 4, 8, 8, 8, 8]),
+            ({}, [8] * 6)))])
 def test_layers_have_the_bits_that_they_are_given(samples, given, wanted) -> None:
     quantized = quantize(FLOAT, samples, weight_bits=given)
     assert bits(quantized) == dict(zip(LAYERS, wanted, strict=True))
@@ -149,7 +151,7 @@ def test_a_budget_widens_the_worst_layers_before_any_falls_back(samples) -> None
     """The more is asked, the more layers get 8 bits; with all of them it is as without."""
     eight, counts = quantize(FLOAT, samples).decibels, []
     assert eight is not None
-    for wanted in (15, 24, 27, eight - 0.1):
+    for wanted in (15, 24, eight - 0.1):
         quantized = quantize(FLOAT, samples, weight_bits=4, budget=f"{wanted:.1f}dB")
         assert (quantized.decibels or 0) >= wanted - 0.05 and quantized.fell_back == ()
         counts.append(sum(count < 8 for count in bits(quantized).values()))
@@ -165,9 +167,9 @@ def test_a_budget_that_eight_bits_miss_leaves_none_with_fewer(samples) -> None:
 @pytest.mark.parametrize("order", "CF")
 def test_scales_of_many_channels_are_those_of_few(order) -> None:
     """Channels are tried together, as many as a cache holds."""
-    weight = np.random.default_rng(6).standard_normal((50, 9000), np.float32)
+    weight = np.random.default_rng(6).standard_normal((18, 4200), np.float32)
     weight = np.asarray(weight, order=order)
-    _, scale = quantized_weight(weight, 0, np.zeros(50), np.float32(1), 4)
+    _, scale = quantized_weight(weight, 0, np.zeros(18), np.float32(1), 4)
     few = [quantized_weight(weight[at:at + 2], 0, np.zeros(2), np.float32(1), 4)[1]
-           for at in range(0, 50, 2)]
+           for at in range(0, 18, 2)]
     assert np.array_equal(scale, np.concatenate(few))

@@ -49,7 +49,9 @@ FUNCTIONS = {"sigmoid": own("Sigmoid"), "tanh": own("Tanh"), "hardswish": own("H
              "silu": silu, "gelu": gelu, "mish": mish}
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.slow if name in ("tanh", "elu", "erf") else ())
+    for name in FUNCTIONS])
 def test_a_function_between_layers_is_one_table(float_model, rng, name: str) -> None:
     made = quantize(between(float_model, FUNCTIONS[name]), samples(rng))
     assert ops(made) == ["quantize", "qconv2d", "qtable", "qconv2d", "dequantize"]

@@ -185,9 +185,11 @@ def test_bytes_are_added_four_at_a_time(case, vectors: Vectors) -> None:
     assert len(np.unique(found)) > 9
 
 
-@pytest.mark.parametrize("case", WORD_CASES, ids=lambda case: case[0])
-@pytest.mark.parametrize("near", [0, 1])
-@pytest.mark.parametrize("vectors", [AVX512, Vectors(sets.AVX2), SSE], ids=str)
+@pytest.mark.parametrize(("case", "vectors", "near"), [
+    pytest.param(case, vectors, near, id=f"{case[0]}-{place}-{vectors}-{near}",
+                 marks=pytest.mark.slow if (place + turn + near) % 2 else ())
+    for place, case in enumerate(WORD_CASES)
+    for turn, vectors in enumerate((AVX512, Vectors(sets.AVX2), SSE)) for near in (0, 1)])
 def test_words_are_added_two_at_a_time(case, vectors: Vectors, near: int) -> None:
     """With scales of float64 of any sums, and of float32 of such as it holds."""
     op, attrs, x, w = case

@@ -188,7 +188,7 @@ def test_on_processors(rng, name: str) -> None:
     assert_equal(build(program(name)).compute(inputs), expected)
 
 
-@some_of_each(3, "name", [n for n in (*PRODUCTS, *FIRSTS) if "on_threads" in n],
+@some_of_each(5, "name", [n for n in (*PRODUCTS, *FIRSTS) if "on_threads" in n],
               kind=lambda name: name.rpartition("_on_threads")[0])
 def test_on_threads(rng, name: str) -> None:
     inputs, expected = case(name, rng)
@@ -204,7 +204,7 @@ def test_on_devices(rng, dialect: str) -> None:
         device = EmulatedDevice() if dialect == "cuda" else OpenClDevice()
     except DeviceMissing as error:
         pytest.skip(str(error))
-    names = (*PRODUCTS, *FIRSTS)[::3 if Effort.quick else 1]
+    names = (*PRODUCTS, *FIRSTS)[::6 if Effort.quick else 1]     # six: each way once, all types
     for code in generate_all([program(name) for name in names], dialect):
         inputs, expected = case(code.name, rng)
         assert_equal(compute(device, code, inputs), expected)
