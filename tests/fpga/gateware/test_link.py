@@ -8,7 +8,7 @@ from fpga.gateware.link import LinkServer
 from fpga.link.frames import (ANSWER, READ, READ_REGISTERS, REFUSED, WRITE, WRITE_REGISTER,
                               Frame, Unframe, framed)
 from fpga.link.registers import ADDRESSES, WORDS
-from tests.support.amaranth_sim import simulate
+from tests.support.amaranth_sim import ready
 from tests.support.effort import Effort
 from tests.support.machines import TINY, machine
 from tests.support.memory_model import Memory
@@ -24,7 +24,7 @@ def talk(config, requests, memory, registers=None, busy=0, between=4, line=None,
     """Answers to requests that are sent one after another, each when the last is answered or
     `between` cycles of silence have passed; registers are a list of words.
     """
-    dut, unframe, answers = LinkServer(config), Unframe(), []
+    (dut, simulation), unframe, answers = ready(LinkServer, config), Unframe(), []
     registers = [0] * WORDS if registers is None else registers
     sent = [line(framed(one)) if line else framed(one) for one in requests]
 
@@ -65,7 +65,7 @@ def talk(config, requests, memory, registers=None, busy=0, between=4, line=None,
             if write:
                 registers[addr] = value
 
-    simulate(dut, host, processes=[listen, words, memory.serve(dut.mem)], max_cycles=cycles)
+    simulation.run(host, processes=[listen, words, memory.serve(dut.mem)], max_cycles=cycles)
     assert not unframe.dropped
     return answers
 
