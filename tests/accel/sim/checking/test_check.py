@@ -112,7 +112,7 @@ def test_the_first_wrong_instruction_is_named(name, monkeypatch):
     if Effort.quick:                            # those are longer
         monkeypatch.setattr(checking, "directed", lambda machine: [])
     other = {"sub": "add", "requantize": "copy", "reduce_max": "reduce_min"}[name]
-    report = check(MACHINE, 2, 0, {
+    report = check(MACHINE, 8, 0, {
         "right": plain, "wrong": wrong(lambda one: replace(one, name=other)
                                        if one.name == name else one)})
     found = report.difference
@@ -125,7 +125,7 @@ def test_the_first_wrong_instruction_is_named(name, monkeypatch):
         r"\d+ of .* is [0-9a-f]{2}; [0-9a-f]{2} \(\d+ bytes of memory differ, from (\d+): "
         r"([0-9a-f ]+); ([0-9a-f ]+)\)", found.describe())
     assert told, found.describe()
-    case, = (case for case in cases(MACHINE, 2, 0) if case.name == told[1])
+    case, = (case for case in cases(MACHINE, 8, 0) if case.name == told[1])
     shown = min(8, len(case.memory) - int(told[2]))
     assert [len(bytes.fromhex(told[side])) for side in (3, 4)] == [shown, shown]
 
