@@ -20,7 +20,8 @@ from lockstep.testing import zoo
 from tests.support.integer_graphs import Net, assert_right
 
 NAMES = published.names()
-LARGEST = "array_128"
+SLOW = ("array_128", "snax")
+"""The largest one, and one of other times, which a simulator is built for."""
 
 
 def machine_of(name: str) -> Machine:
@@ -63,7 +64,7 @@ def test_a_network_gives_what_the_reference_does(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [
-    pytest.param(name, marks=pytest.mark.slow) if name == LARGEST else name
+    pytest.param(name, marks=pytest.mark.slow if name in SLOW else ())
     for name in NAMES if cycle.models(machine_of(name))])
 def test_functional_and_cycle_simulators_agree(name: str) -> None:
     machine, every = machine_of(name), default_simulators()

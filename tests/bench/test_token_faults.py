@@ -37,6 +37,7 @@ def test_the_proof_refuses_what_is_not_redundant(subject):
 
 def break_proof(monkeypatch, old: str, new: str) -> None:
     """Builds the proof with one piece of its text replaced."""
+    monkeypatch.setattr(arrays, "_FLAGS", ("-O0",))     # it scans 19 instructions
     texts = arrays.texts()
     assert texts["legality.cpp"].count(old) == 1
     broken = arrays.built(texts | {"legality.cpp": texts["legality.cpp"].replace(old, new)})
@@ -53,6 +54,7 @@ def test_a_proof_without_orders_misses_faults(subject, monkeypatch):
     assert any(fault.missed for fault in examine(subject, 21, Random(1)))
 
 
+@pytest.mark.slow           # as above
 def test_a_proof_that_forgets_reads_misses_faults(subject, monkeypatch):
     """What is loaded over what gemm has not read yet goes unseen."""
     break_proof(monkeypatch, "if (set[k].write == write) mark(", "if (write && set[k].write) mark(")

@@ -6,6 +6,7 @@ from struct import unpack
 import numpy as np
 import pytest
 
+from accel.sim.checking.check import cases
 from fpga import selftest as testing
 from fpga.device import BoardDevice, BoardRefused
 from fpga.link.frames import READ, WRITE, Frame
@@ -13,6 +14,7 @@ from fpga.link.host import HostLink, LinkError
 from fpga.link.registers import ADDRESSES
 from fpga.selftest import selftest
 from tests.support.board_model import BoardModel, faulty
+from tests.support.effort import Effort
 from tests.support.machines import TINY
 
 SIZE = 1 << 20
@@ -37,7 +39,9 @@ def test_a_board_that_works():
     assert all(done <= total for _, done, total in heard)
 
 
-def test_errors_of_the_line_are_counted():
+def test_errors_of_the_line_are_counted(monkeypatch):
+    if Effort.quick:                # but for the directed programs, which are long
+        monkeypatch.setattr(testing, "cases", lambda *all_: list(cases(*all_))[-12:])
     report = checked(BoardModel(TINY, SIZE, faulty(3, 1e-3)))
     assert report.ok and report.repeated and report.dropped
 

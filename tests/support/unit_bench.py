@@ -46,7 +46,8 @@ MACHINES = tuple(
                      *(THREE if config.batch > 1 else ())))
     for config in (TINY, BATCHED, SPLIT, ROWS))
 
-SHORT_SUMS = Machine(BATCHED, instructions(accumulator="int16"))
+SHORT_SUMS = Machine(replace(BATCHED, name="short-2x4x4", block_in=4, block_out=4),
+                     instructions(accumulator="int16"))
 """Accumulators of 16 bits."""
 
 READ_LATENCY = 2

@@ -18,7 +18,8 @@ from accel.machine.program import AccelProgram, Instruction, finish
 from accel.sim.timed import cycle
 from accel.sim.programs.generate import generate
 from tests.support.machines import MACHINES, SPARSE, example
-from tests.support.structures import two_vectors
+from tests.support.structures import reversed_but_vectors
+from tests.support.unoptimized import unoptimized
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 BUILT = load_technology("45nm")
@@ -142,21 +143,24 @@ def test_layers_and_units_add_up(name) -> None:
     assert sum(found.operations.values()) > 0
 
 
-def test_a_second_unit_of_vector_is_counted() -> None:
+def test_a_second_unit_of_vector_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a unit takes is its own; what load writes, it writes to a copy for each reader."""
-    two = two_vectors(MACHINE.config)
+    two = reversed_but_vectors(MACHINE.config)
     loops = [{"extent": 3, "dst": 1, "a": 1, "b": 1}]
     fields = {"a_source": 1, "b_source": 1, "loops": loops}
-    one, other = (used(machine, Instruction(name, unit, {"destination": 1, **fields}))
-                  for machine, name, unit in ((MACHINE, "add", "vector"),
-                                              (two, "add_vector2", "vector2")))
+    load, alone = (Instruction("load", "load", {
+        "run": 8, "buffer": machine.structure.buffer_names.index("res"),
+        "loops": [{"extent": 4, "dram": 8}]}) for machine in (two, MACHINE))
+    one = used(MACHINE, Instruction("add", "vector", {"destination": 1, **fields}))
+    loaded = used(MACHINE, alone).units["res"]
+    unoptimized(monkeypatch, cycle)
+    other = used(two, Instruction("add_vector2", "vector2", {"destination": 1, **fields}))
     assert energy_units(two) == (*ENERGY_UNITS[:-1], "out2", "vector2", "idle")
     assert other.units["vector"] == other.units["out"] == 0 < one.units["vector"]
     assert other.units["vector2"] == pytest.approx(one.units["vector"])
     assert other.units["out2"] == pytest.approx(one.units["out"])
     assert other.units["res"] == pytest.approx(one.units["res"])
-    load = Instruction("load", "load", {"run": 8, "buffer": 2, "loops": [{"extent": 4, "dram": 8}]})
-    assert used(two, load).units["res"] == pytest.approx(2 * used(MACHINE, load).units["res"])
+    assert used(two, load).units["res"] == pytest.approx(2 * loaded)
     assert memory_kib(two) > memory_kib(MACHINE) + two.config.out_bytes / 1024
 
 

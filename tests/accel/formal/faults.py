@@ -32,11 +32,11 @@ QUEUE, TOKENS, ARBITER, DMA, UNPACK = (f"accel.hw.{name}" for name in (
     "queue", "core.tokens", "moving.arbiter", "moving.dma", "moving.unpack"))
 
 BODIES = [
+    ("requantize", "most = Cat((~sign).replicate(bits - 1), sign)",
+     "most = Cat(sign.replicate(bits - 1), sign)"),
     ("requantize", "rest = Cat(y[:amount + 1].any(), y[amount + 1:])",
      "rest = Cat(y[:amount].any(), y[amount + 1:])"),
     ("requantize", "(y >> 2) + (guard & (sticky | odd))", "(y >> 2) + guard"),
-    ("requantize", "most = Cat((~sign).replicate(bits - 1), sign)",
-     "most = Cat(sign.replicate(bits - 1), sign)"),
     ("sub", 'case "sub", (a, b): return a - b', 'case "sub", (a, b): return b - a'),
     ("max", "return (a - b)[-1]", "return (a - b)[-2]"),
     ("gemm", '{"sum": a + b,', '{"sum": a | b,'),

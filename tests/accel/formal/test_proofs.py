@@ -18,6 +18,7 @@ from accel.hw.moving.dma import Stepper
 from accel.hw.queue import Queue
 from accel.machine.loading import load_machine
 from accel.machine.timing import TIMING
+from tests.support.machines import example
 
 SMALL = load_machine("ecp5-1x2x2")
 CYCLES = 12
@@ -54,8 +55,7 @@ def test_every_part_of_a_kind_is_claimed():
 
 
 def test_floats_are_not_decided():
-    machine = load_machine("examples/machines/bfloat16.py")
-    proofs = prove(machine, only="add: ")
+    proofs = prove(example("bfloat16", SMALL), only="add: ")
     assert [(one.answer.proved, one.answer.reason) for one in proofs.proofs] == [
         (None, "Bodies must be of integers for a proof, not of floats")]
 

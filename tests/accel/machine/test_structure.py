@@ -27,7 +27,9 @@ from accel.sim.programs.generate import generate, with_forms
 from accel.sim.timed import cycle
 from lockstep.manual.markdown import manual
 from tests.support.streams import machine_of as streams
-from tests.support.structures import NAMES, renamed, two_vectors
+from tests.support.structures import (NAMES, renamed, reversed_but_vectors, reversed_units,
+                                      two_vectors)
+from tests.support.unoptimized import unoptimized
 
 TINY = preset("tiny-1x4x4")
 ROOT = Path(__file__).parents[3]
@@ -109,16 +111,13 @@ def test_the_timed_model_refuses_what_it_was_not_written_for() -> None:
         cycle.simulate_model(machine, other, case.memory)
 
 
-def reversed_units() -> Machine:
-    """Two units of vector before gemm, units and buffers in another order than the shipped ones."""
-    two = two_vectors(TINY)
-    units, buffers = two.structure.units[::-1], two.structure.buffers[::-1]
-    return Machine(replace(two.config, structure=Structure(units, buffers)), two.declarations)
-
-
-@pytest.mark.parametrize("make", [lambda: two_vectors(TINY), reversed_units])
-def test_functional_and_timed_agree_on_machines_of_two_units_of_vector(make) -> None:
-    machine = make()
+# One simulator is built for those of reversed_but_vectors, here and for test_energy.
+@pytest.mark.parametrize("make", [pytest.param(two_vectors, marks=pytest.mark.slow),
+                                  pytest.param(reversed_units, marks=pytest.mark.slow),
+                                  reversed_but_vectors])
+def test_functional_and_timed_agree_on_machines_of_two_units_of_vector(make, monkeypatch) -> None:
+    unoptimized(monkeypatch, cycle)
+    machine = make(TINY)
     case = generate(machine, 3)
     runs = {"functional": functional.simulate(machine, case.program, case.memory),
             "cycle": cycle.simulate_model(machine, case.program, case.memory, **case.timing)}
@@ -127,9 +126,12 @@ def test_functional_and_timed_agree_on_machines_of_two_units_of_vector(make) -> 
                machine.structure.units) == runs["cycle"].cycles
 
 
-@pytest.mark.parametrize("make", [lambda: Machine(TINY), reversed_units])
-def test_bytes_are_counted_for_the_unit_that_moves_them(make) -> None:
-    machine = make()
+@pytest.mark.parametrize("make", [Machine, pytest.param(reversed_units, marks=pytest.mark.slow),
+                                  reversed_but_vectors])
+def test_bytes_are_counted_for_the_unit_that_moves_them(make, monkeypatch) -> None:
+    machine = make(TINY)
+    if machine.structure.shape != SHIPPED.shape:
+        unoptimized(monkeypatch, cycle)
     roles = machine.structure.roles
     (case,) = [one for one in directed(machine) if one.name.startswith("full counter")
                and one.name.endswith(f" to {roles.store}")]
@@ -190,7 +192,7 @@ def test_the_manual_has_the_names_of_the_machine() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [lambda config: Machine(renamed(config)), two_vectors,
-                                  lambda _: reversed_units()])
+                                  reversed_units, reversed_but_vectors])
 def test_the_rtl_agrees(make) -> None:
     machine = make(TINY)
     report = check(machine, 60, locate=False)

@@ -11,6 +11,7 @@ from accel.mapping.target import AccelTarget
 from compiler.graph import Graph
 from examples.machines.published.array_128 import requantize_add
 from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
+from tests.support.slow_cases import each_once
 
 SMALL = Machine(replace(preset("ecp5-1x8x8"), name="joins"), (*SHIPPED, requantize_add))
 PAIRS = Machine(replace(SMALL.config, name="pairs", batch=2), SMALL.declarations)
@@ -59,12 +60,11 @@ def layers(machine: Machine, graph: Graph) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("machine", [SMALL, PAIRS, NARROW], ids=lambda one: one.config.name)
-@pytest.mark.parametrize("channels, size, images, swapped", [
-    (8, 9, 1, False), (20, 7, 1, True), (3, 10, 2, False)])
-def test_residual_blocks(machine: Machine, channels: int, size: int, images: int,
-                         swapped: bool) -> None:
-    net = block(channels, size, images, swapped)
+@each_once("machine, shape", [SMALL, PAIRS, NARROW], [
+    (8, 9, 1, False), (20, 7, 1, True), (3, 10, 2, False)],
+    ids=lambda one: one.config.name if isinstance(one, Machine) else str(one))
+def test_residual_blocks(machine: Machine, shape: tuple[int, int, int, bool]) -> None:
+    net = block(*shape)
     graph = graph_of(net)
     assert layers(machine, graph).count("qadd+") == 2
     assert "qadd" not in layers(machine, graph)

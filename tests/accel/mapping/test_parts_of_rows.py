@@ -11,7 +11,8 @@ from tests.support.partial_streams import below_of
 from tests.support.softmax_graphs import softmax_graph
 
 
-@pytest.mark.parametrize("shape", [(24, 40), (3, 8), (5, 2, 9)], ids=str)
+@pytest.mark.parametrize("shape", [
+    (24, 40), pytest.param((3, 8), marks=pytest.mark.slow), (5, 2, 9)], ids=str)
 def test_vector_goes_on_from_what_the_unit_has_stored(rng, shape):
     machine = below_of()
     program = assert_right(machine, softmax_graph(shape), {"x": rows(rng, shape)})

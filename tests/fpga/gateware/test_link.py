@@ -8,7 +8,7 @@ from fpga.gateware.link import LinkServer
 from fpga.link.frames import (ANSWER, READ, READ_REGISTERS, REFUSED, WRITE, WRITE_REGISTER,
                               Frame, Unframe, framed)
 from fpga.link.registers import ADDRESSES, WORDS
-from tests.support.amaranth_sim import simulate
+from tests.support.amaranth_sim import ready
 from tests.support.effort import Effort
 from tests.support.machines import TINY, machine
 from tests.support.memory_model import Memory
@@ -20,11 +20,12 @@ def word(value: int) -> bytes:
     return value.to_bytes(4, "little")
 
 
-def talk(config, requests, memory, registers=None, busy=0, between=4, line=None, cycles=200_000):
+def talk(config, requests, memory, registers=None, busy=0, between=4, line=None, cycles=200_000,
+         patience=2500):
     """Answers to requests that are sent one after another, each when the last is answered or
-    `between` cycles of silence have passed; registers are a list of words.
+    `patience` cycles have passed, and `between` cycles more; registers are a list of words.
     """
-    dut, unframe, answers = LinkServer(config), Unframe(), []
+    (dut, simulation), unframe, answers = ready(LinkServer, config), Unframe(), []
     registers = [0] * WORDS if registers is None else registers
     sent = [line(framed(one)) if line else framed(one) for one in requests]
 
@@ -34,7 +35,7 @@ def talk(config, requests, memory, registers=None, busy=0, between=4, line=None,
             for byte in raw:
                 await put_byte(ctx, byte)
             before, quiet = len(answers), 0
-            while len(answers) == before and quiet < 2500:
+            while len(answers) == before and quiet < patience:
                 await ctx.tick()
                 quiet += 1
             for _ in range(between):
@@ -65,7 +66,7 @@ def talk(config, requests, memory, registers=None, busy=0, between=4, line=None,
             if write:
                 registers[addr] = value
 
-    simulate(dut, host, processes=[listen, words, memory.serve(dut.mem)], max_cycles=cycles)
+    simulation.run(host, processes=[listen, words, memory.serve(dut.mem)], max_cycles=cycles)
     assert not unframe.dropped
     return answers
 
@@ -147,7 +148,7 @@ def test_damaged_frames_do_nothing():
     memory = Memory(bytearray(64), 4)
     requests = [Frame(n, WRITE, word(0) + bytes((n if n % 2 else 0xEE,)) * 64)
                 for n in range(4 if Effort.quick else 8)]
-    answers = talk(TINY.config, requests, memory, line=line, cycles=400_000)
+    answers = talk(TINY.config, requests, memory, line=line, cycles=400_000, patience=600)
     assert [one.sequence for one in answers] == list(range(1, len(requests), 2))
     assert memory.data == bytes((len(requests) - 1,)) * 64
 
@@ -155,4 +156,5 @@ def test_damaged_frames_do_nothing():
 def test_an_overlong_frame_is_dropped():
     memory = Memory(bytearray(1024), 4)
     requests = [Frame(1, WRITE, word(0) + bytes(320)), Frame(2, READ, word(0) + b"\x3f")]
-    assert [one.sequence for one in talk(TINY.config, requests, memory)] == [2]
+    assert [one.sequence for one in talk(TINY.config, requests, memory, patience=800)
+            ] == [2]

@@ -18,6 +18,8 @@ from accel.machine.timing import TIMING
 from compiler import te
 from tests.accel.hw.compute.test_gemm import OWN, multiply, run
 from tests.support.amaranth_sim import ready
+from tests.support.effort import tries
+from tests.support.slow_cases import each_once
 from tests.support.unit_bench import BATCHED, FLOATS, TINY, assert_means_program, random_gemm
 
 ARRAYS = DATAFLOWS[1:]
@@ -152,11 +154,12 @@ def test_sums_stay_until_they_begin_anew(config, declarations, fields):
         assert (seen[step + array.latency] == one).all(), step
 
 
-@pytest.mark.parametrize("config, declarations, fields", SIZES)
-@pytest.mark.parametrize("dataflow", ARRAYS)
-def test_gemm_matches_meaning(dataflow, config, declarations, fields):
+@each_once("size, dataflow", SIZES, ARRAYS)     # the arrays alone have all sizes
+def test_gemm_matches_meaning(size, dataflow):
+    config, declarations, fields = size
     own, rng = machine(dataflow, config, declarations, **fields), random.Random(2)
-    assert_means_program(Gemm, own, [random_gemm(own, rng) for _ in range(25)], refuse=0.2, seed=1)
+    assert_means_program(Gemm, own, [random_gemm(own, rng) for _ in range(tries(50))], refuse=0.2,
+                         seed=1)
 
 
 @pytest.mark.parametrize("config", [TINY, BATCHED], ids=lambda config: config.name)

@@ -168,7 +168,7 @@ def two_layers(machine: Machine, rows: int, blocks: int) -> AccelProgram:
 
 @pytest.mark.parametrize("p_stall", [pytest.param(0, marks=pytest.mark.slow), 0.4])
 @pytest.mark.parametrize("machine", [
-    pytest.param(TINY, marks=pytest.mark.slow), WIDE], ids=lambda m: m.config.name)
+    TINY, pytest.param(WIDE, marks=pytest.mark.slow)], ids=lambda m: m.config.name)
 def test_whole_programs_match_the_functional_simulator(machine, p_stall):
     whole = two_layers(machine, 4, 3)
     meaning = functional.simulate(machine, whole)

@@ -10,6 +10,7 @@ from accel.hw.moving.channels import Channels
 from accel.machine.config import AccelConfig, preset
 from tests.accel.hw.moving.test_arbiter import random_bursts, read_all, request_all, write_all
 from tests.support.amaranth_sim import put, simulate, stalls
+from tests.support.effort import tries
 from tests.support.memory_model import Memory
 
 SIZE = 0x1000
@@ -31,12 +32,12 @@ def served(dut: Channels, config: AccelConfig, memories: list[Memory]) -> list:
 
 
 @pytest.mark.parametrize("channels", [2, 4])
-@pytest.mark.parametrize("p_stall", [0, 0.4])
+@pytest.mark.parametrize("p_stall", [pytest.param(0, marks=pytest.mark.slow), 0.4])
 def test_clients_see_one_memory_in_the_order_of_their_requests(channels: int, p_stall: float):
     config = several(channels)
     n, rng, dut = config.bus_bytes, random.Random(1), Channels(config)
-    reads = {name: random_bursts(rng, 60, 0, SIZE // 2) for name in ("fetch", "load")}
-    writes = random_bursts(rng, 60, SIZE // 2, SIZE)
+    reads = {name: random_bursts(rng, tries(120), 0, SIZE // 2) for name in ("fetch", "load")}
+    writes = random_bursts(rng, tries(120), SIZE // 2, SIZE)
     beats = [(rng.getrandbits(8 * n), rng.randrange(1 << n)) for _, k in writes for _ in range(k)]
     memory, stream = bytearray(rng.randbytes(SIZE)), iter(beats)
     seen: dict[str, list] = {name: [] for name in reads}

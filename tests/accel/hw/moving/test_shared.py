@@ -10,11 +10,12 @@ from accel.machine.config import preset
 from dataclasses import replace
 from tests.accel.hw.moving.test_arbiter import random_bursts, read_all, request_all, write_all
 from tests.support.amaranth_sim import simulate, stalls
+from tests.support.effort import tries
 from tests.support.memory_model import Memory
 
 CONFIG = replace(preset("tiny-1x4x4"), shared_bytes=1024)
 N = CONFIG.bus_bytes
-BASE, SIZE = 0x400, 0xC00       # the scratchpad lies in the middle of what is read and written
+BASE, SIZE = 0x200, 0x800       # the scratchpad lies in the middle of what is read and written
 
 
 class Behind(Elaboratable):
@@ -32,17 +33,17 @@ class Behind(Elaboratable):
         return m
 
 
-@pytest.mark.parametrize("p_stall", [0, 0.4])
+@pytest.mark.parametrize("p_stall", [pytest.param(0, marks=pytest.mark.slow), 0.4])
 def test_bursts_of_both_sides_keep_their_order(p_stall):
     """Reads see what was written before; the memory behind is not touched in the scratchpad's
     place."""
     rng, dut = random.Random(1), Behind()
     writes = [(block, 64 // N) for block in range(0, SIZE, 64)]
     rng.shuffle(writes)
-    writes += random_bursts(rng, 60, 0, SIZE)
+    writes += random_bursts(rng, tries(100), 0, SIZE)
     beats = [(rng.getrandbits(8 * N), rng.randrange(1 << N) if at >= SIZE // N else -1 % (1 << N))
              for at in range(sum(count for _, count in writes))]
-    reads = random_bursts(rng, 80, 0, SIZE)
+    reads = random_bursts(rng, tries(150), 0, SIZE)
     before = rng.randbytes(SIZE)
     memory = Memory(bytearray(before), N, 5, stalls(2, p_stall))
     expected, stream = bytearray(SIZE), iter(beats)

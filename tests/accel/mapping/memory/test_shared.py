@@ -66,7 +66,7 @@ def network() -> Net:
     return net
 
 
-@pytest.mark.parametrize("size", [1024, 4096, 1 << 16])
+@pytest.mark.parametrize("size", [1024, pytest.param(4096, marks=pytest.mark.slow), 1 << 16])
 def test_a_network_is_right_and_moves_fewer_bytes(size: int) -> None:
     """Bytes of DRAM of the same tiles become bytes of the scratchpad, in the cycle simulator's
     counters, too."""

@@ -12,7 +12,7 @@ from accel.mapping.target import AccelTarget
 from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
 from tests.support.machines import LONG, MACHINES, TINY
-from tests.support.slow_cases import some_fast
+from tests.support.slow_cases import each_once, some_fast
 
 
 @settings(max_examples=tries(8))
@@ -38,7 +38,7 @@ PRODUCTS = {
 }
 
 
-@some_fast(11, "name, machine, plain", [
+@some_fast(17, "name, machine, plain", [
     (name, machine, plain) for name in PRODUCTS for machine in MACHINES for plain in (False, True)])
 def test_products_with_a_slope(name: str, machine: str, plain: bool) -> None:
     """Two requantizations of the sums in acc, and their maximum."""
@@ -57,8 +57,7 @@ def test_activations_of_16_bits_with_a_slope() -> None:
     assert_right(LONG, graph, net.samples())
 
 
-@pytest.mark.parametrize("accumulator", ["int40", "int48"])
-@pytest.mark.parametrize("name", ["convolution", "depthwise", "after"])
+@each_once("name, accumulator", ["convolution", "depthwise", "after"], ["int40", "int48"])
 def test_wide_accumulators_with_a_slope(name: str, accumulator: str) -> None:
     """What is computed on the way to the greater is as wide as acc."""
     net = Net(len(name), element="int16", slopes=True)

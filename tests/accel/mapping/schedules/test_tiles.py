@@ -97,7 +97,7 @@ def _some(shape: Shape, every: int) -> list[Tiles]:
 def test_a_schedule_takes_what_its_tiles_need(operator) -> None:
     """Never more, and no less where the window does not reach over the edge."""
     shape, config = shape_of(operator), TINY.config
-    for tiles in _some(shape, 16 if Effort.quick else 3):
+    for tiles in _some(shape, 32 if Effort.quick else 3):
         program = schedule(TINY, operator, tiles, 1).program
         used = Scratchpads(config, program.body).used()
         needs = {name: need * config.buffers[name].entry_bytes
@@ -270,7 +270,7 @@ def test_every_tiling_computes_the_same(operator, rng) -> None:
         arrays[buffer.name] = raw.view(numpy_dtype(buffer.dtype)).reshape(buffer.shape)
     (name, wanted), = interpret(base, arrays).items()
     shape = shape_of(operator)
-    for tiles in _some(shape, 97 if Effort.quick else 11):
+    for tiles in _some(shape, 197 if Effort.quick else 11):
         for threads in (1, 2):
             program = schedule(TINY, operator, tiles, threads).program
             assert (interpret(program, arrays)[name] == wanted).all()

@@ -98,6 +98,7 @@ def test_another_seed_has_other_programs(monkeypatch):
 
 def test_empty_bins_fail(monkeypatch):
     """In a check of as many programs as fill them: here of a few."""
+    monkeypatch.setattr(checking, "directed", lambda machine: directed(machine)[-1:])
     monkeypatch.setattr(checking, "COUNT", 2)
     report = check(MACHINE, 2, 0, {"functional": plain})
     assert report.difference is None and not report.ok
@@ -107,9 +108,11 @@ def test_empty_bins_fail(monkeypatch):
 
 @pytest.mark.parametrize("name", [pytest.param("sub", marks=pytest.mark.slow), "requantize",
                                   pytest.param("reduce_max", marks=pytest.mark.slow)])
-def test_the_first_wrong_instruction_is_named(name):
+def test_the_first_wrong_instruction_is_named(name, monkeypatch):
+    if Effort.quick:                            # those are longer
+        monkeypatch.setattr(checking, "directed", lambda machine: [])
     other = {"sub": "add", "requantize": "copy", "reduce_max": "reduce_min"}[name]
-    report = check(MACHINE, 1, 0, {
+    report = check(MACHINE, 8, 0, {
         "right": plain, "wrong": wrong(lambda one: replace(one, name=other)
                                        if one.name == name else one)})
     found = report.difference
@@ -122,7 +125,7 @@ def test_the_first_wrong_instruction_is_named(name):
         r"\d+ of .* is [0-9a-f]{2}; [0-9a-f]{2} \(\d+ bytes of memory differ, from (\d+): "
         r"([0-9a-f ]+); ([0-9a-f ]+)\)", found.describe())
     assert told, found.describe()
-    case, = (case for case in cases(MACHINE, 1, 0) if case.name == told[1])
+    case, = (case for case in cases(MACHINE, 8, 0) if case.name == told[1])
     shown = min(8, len(case.memory) - int(told[2]))
     assert [len(bytes.fromhex(told[side])) for side in (3, 4)] == [shown, shown]
 

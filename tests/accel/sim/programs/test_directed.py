@@ -8,8 +8,8 @@ import pytest
 from accel.machine.config import UNITS, AccelConfig, preset
 from accel.machine.intrinsics import SHIPPED
 from accel.machine.machine import Machine
-from accel.machine.status import Status
-from accel.machine.timing import CoreTiming
+from accel.machine.status import ACCESSES, Status
+from accel.machine.timing import TIMING, CoreTiming
 from accel.proof.legal import prove
 from accel.sim.meaning import functional
 from accel.sim.timed import cycle
@@ -36,20 +36,37 @@ def test_directed_programs_are_legal(machine):
         assert functional.simulate(machine, case.program, case.memory).status is Status.DONE
 
 
+def with_scratchpad(block_out, shared_cycles):
+    """A machine, and the program for its shared scratchpad."""
+    sizes = {"wgt_bytes": 1 << 14, "par_bytes": 1 << 14, "acc_bytes": 1 << 14,
+             "res_bytes": 1 << 12, "out_bytes": 1 << 12} if block_out > 4 else {}
+    machine = Machine(replace(MACHINE.config, name="shared", shared_bytes=1024,
+                              block_out=block_out, timing={"shared_cycles": shared_cycles},
+                              **sizes))
+    case, = (case for case in directed(machine) if case.name == "shared scratchpad")
+    return machine, case
+
+
 @pytest.mark.parametrize("block_out", [4, 256])
 def test_load_reads_the_shared_scratchpad(block_out):
-    """A cycle more of it is a cycle more of the program; without one there is no such program."""
+    """Without one there is no such program."""
     assert all(case.name != "shared scratchpad" for case in directed(LEAST))
+    machine, case = with_scratchpad(block_out, TIMING.shared_cycles)
+    prove(machine, case.program)
+    assert functional.simulate(machine, case.program, case.memory).status is Status.DONE
+    run = cycle.simulate_model(machine, case.program, case.memory, values=False, **case.timing)
+    assert run.ok and run.accesses is not None
+    shared = run.accesses[:, ACCESSES.index("shared")]
+    assert {one.unit for one, beats in zip(case.program.instructions(machine), shared)
+            if beats} >= {"load"}
+
+
+@pytest.mark.slow       # builds a simulator
+@pytest.mark.parametrize("block_out", [4, 256])
+def test_a_cycle_more_of_the_scratchpad_is_a_cycle_more_of_the_program(block_out):
     cycles = []
-    for shared_cycles in (2, 3):
-        sizes = {"wgt_bytes": 1 << 14, "par_bytes": 1 << 14, "acc_bytes": 1 << 14,
-                 "res_bytes": 1 << 12, "out_bytes": 1 << 12} if block_out > 4 else {}
-        machine = Machine(replace(MACHINE.config, name="shared", shared_bytes=1024,
-                                  block_out=block_out, timing={"shared_cycles": shared_cycles},
-                                  **sizes))
-        case, = (case for case in directed(machine) if case.name == "shared scratchpad")
-        prove(machine, case.program)
-        assert functional.simulate(machine, case.program, case.memory).status is Status.DONE
+    for shared_cycles in (TIMING.shared_cycles, TIMING.shared_cycles + 1):
+        machine, case = with_scratchpad(block_out, shared_cycles)
         cycles.append(cycle.simulate_model(machine, case.program, case.memory, values=False,
                                            **case.timing).cycles)
     assert cycles[1] == cycles[0] + 1

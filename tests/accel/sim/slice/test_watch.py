@@ -18,10 +18,18 @@ from accel.sim.slice import simulator as slice_
 from accel.sim.timed import cycle
 from tests.support.effort import tries
 from tests.support.streams import both_of, machine_of, row_instruction
+from tests.support.unoptimized import unoptimized
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 ARRAYS = tuple(Machine(replace(preset("tiny-1x4x4"), name=name, dataflow=name))
                for name in ("weight_stationary", "output_stationary"))
+
+
+def few_of() -> Machine:
+    """A machine with a unit of streams and few instructions else, whose slice is made soon."""
+    whole = machine_of()
+    return Machine(whole.config, tuple(one for one in whole.declarations if one.name in (
+        "load", "store", "gemm", "requantize", "reduce_add", "reverse", "raise_by")))
 
 
 def both(machine: Machine, case: Case, max_cycles: int = MAX_CYCLES) -> list[Run]:
@@ -80,8 +88,9 @@ def test_it_is_that_of_the_cycle_simulator_with_two_units_of_vector() -> None:
         require_equal(machine, case)
 
 
-@pytest.mark.parametrize("make", [machine_of, pytest.param(both_of, marks=pytest.mark.slow)])
-def test_it_adds_up_to_the_counters_of_any_machine(make) -> None:
+@pytest.mark.parametrize("make", [few_of, pytest.param(both_of, marks=pytest.mark.slow)])
+def test_it_adds_up_to_the_counters_of_any_machine(make, monkeypatch) -> None:
+    unoptimized(monkeypatch, slice_)
     machine = make()
     assert not cycle.models(machine)
     for case in list(cases(machine, 3, 1))[-8:]:
@@ -91,8 +100,9 @@ def test_it_adds_up_to_the_counters_of_any_machine(make) -> None:
         require_whole(machine, run)
 
 
-def test_a_unit_of_ones_own_works_on_what_has_started_first() -> None:
-    machine = machine_of()
+def test_a_unit_of_ones_own_works_on_what_has_started_first(monkeypatch) -> None:
+    unoptimized(monkeypatch, slice_)
+    machine = few_of()
     rows = [row_instruction(machine, "reverse", 1, length, {}) for length in (12, 3, 4)]
     run = cycle.simulate(machine, AccelProgram.assemble(machine, [*rows, finish()]),
                          values=False, timeline=True, dram=Dram(latency=0))
