@@ -29,7 +29,6 @@ from lockstep.manual.markdown import manual
 from tests.support.streams import machine_of as streams
 from tests.support.structures import (NAMES, renamed, reversed_but_vectors, reversed_units,
                                       two_vectors)
-from tests.support.unoptimized import unoptimized
 
 TINY = preset("tiny-1x4x4")
 ROOT = Path(__file__).parents[3]
@@ -115,8 +114,7 @@ def test_the_timed_model_refuses_what_it_was_not_written_for() -> None:
 @pytest.mark.parametrize("make", [pytest.param(two_vectors, marks=pytest.mark.slow),
                                   pytest.param(reversed_units, marks=pytest.mark.slow),
                                   reversed_but_vectors])
-def test_functional_and_timed_agree_on_machines_of_two_units_of_vector(make, monkeypatch) -> None:
-    unoptimized(monkeypatch, cycle)
+def test_functional_and_timed_agree_on_machines_of_two_units_of_vector(make) -> None:
     machine = make(TINY)
     case = generate(machine, 3)
     runs = {"functional": functional.simulate(machine, case.program, case.memory),
@@ -128,10 +126,8 @@ def test_functional_and_timed_agree_on_machines_of_two_units_of_vector(make, mon
 
 @pytest.mark.parametrize("make", [Machine, pytest.param(reversed_units, marks=pytest.mark.slow),
                                   reversed_but_vectors])
-def test_bytes_are_counted_for_the_unit_that_moves_them(make, monkeypatch) -> None:
+def test_bytes_are_counted_for_the_unit_that_moves_them(make) -> None:
     machine = make(TINY)
-    if machine.structure.shape != SHIPPED.shape:
-        unoptimized(monkeypatch, cycle)
     roles = machine.structure.roles
     (case,) = [one for one in directed(machine) if one.name.startswith("full counter")
                and one.name.endswith(f" to {roles.store}")]

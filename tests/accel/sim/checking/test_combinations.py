@@ -17,7 +17,6 @@ from accel.sim.programs.forms import form_of, forms
 from accel.sim.programs.generate import generate, with_forms
 from accel.sim.slice import simulator as slice_
 from accel.sim.timed import cycle
-from tests.support.unoptimized import unoptimized
 
 INSTRUCTIONS = ("load", "store", "gemm", "shr", "copy")
 """Few, so that slices are small: those that show what weights became."""
@@ -58,11 +57,6 @@ def cases(own: Machine) -> Iterator[Case]:
     wanted = [form for form in forms(own) if form.unit == "gemm" or form.target == "wgt"]
     yield from (with_forms(own, seed, wanted) for seed in range(4))
     yield from (generate(own, seed) for seed in range(4, 12))
-
-
-@pytest.fixture(autouse=True)
-def built_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    unoptimized(monkeypatch, slice_)
 
 
 @pytest.mark.parametrize("name", [

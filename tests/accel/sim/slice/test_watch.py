@@ -18,7 +18,6 @@ from accel.sim.slice import simulator as slice_
 from accel.sim.timed import cycle
 from tests.support.effort import tries
 from tests.support.streams import both_of, machine_of, row_instruction
-from tests.support.unoptimized import unoptimized
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 ARRAYS = tuple(Machine(replace(preset("tiny-1x4x4"), name=name, dataflow=name))
@@ -89,8 +88,7 @@ def test_it_is_that_of_the_cycle_simulator_with_two_units_of_vector() -> None:
 
 
 @pytest.mark.parametrize("make", [few_of, pytest.param(both_of, marks=pytest.mark.slow)])
-def test_it_adds_up_to_the_counters_of_any_machine(make, monkeypatch) -> None:
-    unoptimized(monkeypatch, slice_)
+def test_it_adds_up_to_the_counters_of_any_machine(make) -> None:
     machine = make()
     assert not cycle.models(machine)
     for case in list(cases(machine, 3, 1))[-8:]:
@@ -100,8 +98,7 @@ def test_it_adds_up_to_the_counters_of_any_machine(make, monkeypatch) -> None:
         require_whole(machine, run)
 
 
-def test_a_unit_of_ones_own_works_on_what_has_started_first(monkeypatch) -> None:
-    unoptimized(monkeypatch, slice_)
+def test_a_unit_of_ones_own_works_on_what_has_started_first() -> None:
     machine = few_of()
     rows = [row_instruction(machine, "reverse", 1, length, {}) for length in (12, 3, 4)]
     run = cycle.simulate(machine, AccelProgram.assemble(machine, [*rows, finish()]),

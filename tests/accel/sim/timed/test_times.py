@@ -11,11 +11,9 @@ from accel.machine.machine import Machine
 from accel.machine.timing import CoreTiming
 from accel.sim.checking.check import MAX_CYCLES, cases, compare, default_simulators
 from accel.sim.checking.geometries import quick_simulators
-from accel.sim.slice import simulator as slice_
 from accel.sim.timed import cycle
 from tests.accel.sim.timed.test_shared_timing import SIDES, require_same_cycles
 from tests.support.effort import tries
-from tests.support.unoptimized import unoptimized
 
 SMALL = AccelConfig("small", 1, 2, 2, 128, 64, 64, 64, 128, 128, tab_bytes=1024, queue_depth=2,
                     stage_depth=8)
@@ -56,14 +54,12 @@ def difference(own: Machine, count: int, longest: int = 1 << 20, rtl: str = "ver
     return ""
 
 
-def test_every_number_may_be_another_one(monkeypatch):
-    unoptimized(monkeypatch, slice_, cycle)
+def test_every_number_may_be_another_one():
     assert difference(machine(EVERY), tries(20), 100, rtl="slice") == ""
 
 
 @pytest.mark.parametrize("sides", SIDES)
-def test_bursts_of_memory_and_scratchpad_with_all_numbers_others(sides, monkeypatch):
-    unoptimized(monkeypatch, slice_, cycle)
+def test_bursts_of_memory_and_scratchpad_with_all_numbers_others(sides):
     require_same_cycles(machine(EVERY), sides)
 
 
