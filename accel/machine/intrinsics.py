@@ -3,7 +3,7 @@
 Opcodes follow the order of `SHIPPED`: append only.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import mul
@@ -214,14 +214,33 @@ def _elsewhere(declaration: Declaration, unit: str, config: AccelConfig
                ) -> tuple[InstructionForm, ...]:
     here, there = (unit_of(config.structure, name) for name in (declaration.unit, unit))
     buffers = {port.buffer: other.buffer for port, other in zip(here.ports, there.ports)}
+    return tuple(replace(_with_buffers(form, buffers), name=f"{declaration.name}_{unit}")
+                 for form in declaration.build(config))
 
+
+def renamed(declaration: Declaration, old: Structure, new: Structure) -> Declaration:
+    """The instruction of the same unit where units and buffers have other names: `new` has them at
+    the places of `old`."""
+    names = dict(zip((*old.names, *old.buffer_names), (*new.names, *new.buffer_names), strict=True))
+    unit = names[old.meant(declaration.unit)]
+    if unit == new.meant(declaration.unit):
+        return declaration
+    return replace(declaration, unit=unit, build=partial(_renamed, declaration, old, names))
+
+
+def _renamed(declaration: Declaration, old: Structure, names: Mapping[str, str],
+             config: AccelConfig) -> tuple[InstructionForm, ...]:
+    forms = declaration.build(replace(config, structure=old))
+    return tuple(_with_buffers(form, names) for form in forms)
+
+
+def _with_buffers(form: InstructionForm, names: Mapping[str, str]) -> InstructionForm:
+    """The form with other names of buffers; those that `names` lacks stay."""
     def moved(operand: Operand) -> Operand:
-        return replace(operand, storage=tuple((buffers.get(scope, scope), dtype)
+        return replace(operand, storage=tuple((names.get(scope, scope), dtype)
                                               for scope, dtype in operand.storage))
 
-    return tuple(replace(form, name=f"{declaration.name}_{unit}", dst=moved(form.dst),
-                         operands=tuple(map(moved, form.operands)))
-                 for form in declaration.build(config))
+    return replace(form, dst=moved(form.dst), operands=tuple(map(moved, form.operands)))
 
 
 SHIPPED = instructions()

@@ -17,8 +17,8 @@ from amaranth.lib import data
 
 from accel.machine import immediates, isa, rules
 from accel.machine.config import ADDER_TREE, AccelConfig, ConfigError, flat, known_default
-from accel.machine.declare import Declaration, kinds_of, known_immediates
-from accel.machine.intrinsics import SHIPPED
+from accel.machine.declare import Declaration, kinds_of, known_immediates, unit_of
+from accel.machine.intrinsics import SHIPPED, on_each_vector, renamed
 from accel.machine.streams import Applied, Computes, StreamForm
 from accel.machine.structure import FETCH, Structure, UnitKind
 from compiler import notebook
@@ -134,7 +134,8 @@ class Machine:
         call them: its words are the same. Itself, where they are called so."""
         structure = self.structure.in_roles
         return self if structure is self.structure else Machine(
-            replace(self.config, structure=structure), self.declarations)
+            replace(self.config, structure=structure), tuple(
+                renamed(one, self.structure, structure) for one in self.declarations))
 
     def _repr_html_(self) -> str:
         """The geometry, the buffers and the instructions, as tables."""
@@ -215,6 +216,15 @@ class Machine:
     def own(self) -> frozenset[str]:
         """The names of the instructions that are not the shipped ones."""
         return frozenset(d.name for d in self.declarations if d not in SHIPPED)
+
+    @cached_property
+    def with_shipped(self) -> "Machine":
+        """This geometry with the shipped instructions alone, on each unit of vector; stream units
+        keep theirs, as they have no others. Raises DeclarationError where elements are none of
+        theirs."""
+        streams = tuple(one for one in self.declarations if one not in SHIPPED and unit_of(
+            self.structure, one.unit).kind is UnitKind.STREAM)
+        return Machine(self.config, on_each_vector(self.structure, SHIPPED + streams))
 
     @cached_property
     def patterns(self) -> tuple[Pattern | TermPattern, ...]:

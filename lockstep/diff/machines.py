@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 from accel.estimates.technology import Technology, load_technology
-from accel.machine.intrinsics import SHIPPED
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from compiler.errors import RequestError
@@ -117,7 +116,7 @@ def _machines(args: argparse.Namespace) -> tuple[list[Machine], list[str]]:
     base = load_machine(args.base)
     if other:
         return [base, load_machine(other)], [args.base, other]
-    shipped = Machine(base.config, SHIPPED)
+    shipped = base.with_shipped
     if shipped.hash == base.hash:
         raise RequestError(f"OTHER must be given: {args.base} has the shipped instructions alone")
     return [shipped, base], ["shipped", args.base]

@@ -7,13 +7,12 @@ instruction by name.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import permutations
 
 import numpy as np
 
-from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
+from accel.machine.rules import DeclarationError
 from accel.mapping.lowering.nest import LoweringError
 from compiler import te
 from compiler.graph.graph import Graph, Node
@@ -106,8 +105,10 @@ def note_of(machine: Machine, graph: Graph, node: Node, selection: Selection) ->
     if not own:
         return ""
     try:
-        steps = select(_shipped(machine.config), graph, node).steps
+        steps = select(machine.with_shipped, graph, node).steps
         before = ", ".join(step.intrinsic.name for step in steps)
+    except DeclarationError:
+        return f"by {', '.join(own)} on the accelerator"
     except LoweringError:
         before = "on the host"
     return f"by {', '.join(own)} on the accelerator; without: {before}"
@@ -116,11 +117,6 @@ def note_of(machine: Machine, graph: Graph, node: Node, selection: Selection) ->
 KEPT = 4096             # covers
 
 _covers: dict[tuple[str, Expr, str, str, bool], tuple[CoverStep, ...] | str] = {}
-
-
-@lru_cache(16)
-def _shipped(config: AccelConfig) -> Machine:
-    return Machine(config)
 
 
 def _once_covered(machine: Machine, value: Expr, scope: str, total: str, lanes: bool

@@ -1,5 +1,6 @@
 """Random programs with a planted fault, or two, to hold simulators against each other in errors."""
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
@@ -19,6 +20,7 @@ from .case import Case
 from .generate import generate
 
 SHAPE_SEED = 1 << 40            # other programs than those without a fault
+TRIES = 40                      # programs in which a kind of fault is planted before another one
 
 Stream = list[Instruction]
 Change = Callable[[Machine, str, Stream, Random], str]
@@ -28,7 +30,8 @@ def plant(machine: Machine, seed: int) -> Case:
     """The program of a seed with one or two faults; each alone ends the functional simulator with
     an error.
 
-    The kind of fault and its unit follow from the seed, so that all have their turn.
+    The kind of fault and its unit follow from the seed, so that all have their turn. A machine may
+    have no instruction that a kind could be in: after some programs another kind has its turn.
     """
     random = Random(f"{machine.hash} fault {seed}")
     turn, kind = divmod(seed, len(FAULTS))
@@ -37,7 +40,7 @@ def plant(machine: Machine, seed: int) -> Case:
     if turn % 2:
         chosen.append((random.choice(FAULTS), random.choice(units)))
     case = generate(machine, SHAPE_SEED + seed)
-    while True:
+    for tried in itertools.count(1):
         harms = [_harm(machine, case, change, unit, random) for change, unit in chosen]
         if all(harm for harm, _ in harms):
             faulty = _with_words(machine, case, _merged(
@@ -46,7 +49,11 @@ def plant(machine: Machine, seed: int) -> Case:
             if run.status is not Status.DONE:
                 text = ", ".join(text for text, _ in harms)
                 return replace(faulty, name=f"fault {seed}", fault=f"{text}: {run.describe()}")
+        if tried % TRIES == 0:
+            kind = (kind + 1) % len(FAULTS)
+            chosen = [(FAULTS[kind], units[(turn + kind) % len(units)])]
         case = generate(machine, SHAPE_SEED + random.randrange(1 << 40))    # it did no harm
+    raise AssertionError("every machine has opcodes without an instruction")
 
 
 def _harm(machine: Machine, case: Case, change: Change, unit: str,

@@ -1,24 +1,29 @@
 """Tiles go to the units of vector in turn, and networks stay right."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import lockstep
 from accel.mapping import layers
 from accel.mapping.spreading import sharers, spread, twins
 from accel.mapping.target import AccelTarget
-from accel.machine.intrinsics import stream_op
+from accel.machine.intrinsics import stream_op, vector_op
 from accel.machine.program import AccelProgram, Instruction, Stream
 from accel.machine.structure import BufferRecord
 from accel.machine.words import decode_words
 from accel.sim.rtl import verilated
 from accel.sim.timed import cycle
 from accel.machine.machine import Machine
+from compiler import te
+from compiler.quantize import quantize
+from examples import distance
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import TINY
 from tests.support.streams import LONGEST, Reverse, reversed_rows, row_instruction
-from tests.support.structures import two_vectors
+from tests.support.structures import reversed_units, two_vectors
 
 TWO = two_vectors(replace(TINY.config, vector_beats=4))
 
@@ -38,6 +43,27 @@ def test_units_share_the_tiles_of_a_layer() -> None:
     assert min(ran.count(unit) for unit in ("vector", "vector2")) > 4
     stored = {one.fields["buffer"] for one in stream if one.unit == "store"}
     assert stored == {TWO.structure.buffer_names.index(name) for name in ("out", "out2")}
+
+
+def test_the_second_unit_may_stand_first_in_the_list() -> None:
+    """The compiler calls units by their roles, and so do instructions that name their unit."""
+    machine, net = reversed_units(replace(TINY.config, vector_beats=4)), pooled()
+    program = assert_right(machine, net.graph(*net.results), net.samples())
+    ran = [one.unit for one in program.instructions(machine)]
+    assert min(ran.count(unit) for unit in ("vector", "vector2")) > 4
+
+
+def test_a_note_says_what_shipped_instructions_of_both_units_do() -> None:
+    absdiff = vector_op("absdiff", lambda a, b: te.abs(a - b))
+    machine = Machine(TWO.config, (*TWO.declarations, absdiff))
+    assert {one.name for one in machine.with_shipped.declarations} == {
+        one.name for one in TWO.declarations}
+    x = {"x": distance.samples()}
+    module = lockstep.compile(quantize(distance.network(), x).model, "accel,cpu",
+                              machine=machine)
+    (note,) = [layer.note for segment in module.accelerated for group in segment.work
+               for layer in group if "absdiff" in layer.note]
+    assert re.search(r"by absdiff on the accelerator; without: \w+, \w+", note)
 
 
 def test_with_one_unit_nothing_changes() -> None:

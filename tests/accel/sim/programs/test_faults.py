@@ -106,3 +106,12 @@ def test_a_seed_repeats_itself():
     case, again = planted(5), plant(MACHINE, 5)
     assert (again.fault, again.timing) == (case.fault, case.timing)
     np.testing.assert_array_equal(again.memory, case.memory)
+
+
+def test_another_kind_has_its_turn_where_a_machine_has_nothing_for_one():
+    """Copies alone have no place of an operand that they do not take."""
+    few = Machine(MACHINE.config, tuple(
+        one for one in MACHINE.declarations if one.name in ("load", "store", "gemm", "copy")))
+    case = plant(few, 1)
+    assert case.fault and not case.fault.startswith("opcode")
+    assert functional.simulate(few, case.program, case.memory).status is not Status.DONE
