@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from tests.support.effort import Effort, tries
 
@@ -27,6 +28,9 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("lockstep", max_examples=tries(100), derandomize=True, deadline=None,
                               database=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("lockstep")
+    # Hypothesis also tries the constants of all code that is loaded, which it takes eight seconds
+    # to read; an edit elsewhere would change what a test tries.
+    providers._get_local_constants = lambda: providers._local_constants
     gc.disable()                # until tests are collected, of which nothing is garbage
     # A shell's background job ignores SIGINT, and so would the commands that tests interrupt.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -1,6 +1,6 @@
 """Every operator in C, in all dialects, against the interpreter."""
 
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ import pytest
 from compiler import te
 from tests.support.gpu_schedules import schedule_elementwise
 from compiler.cpu_gpu_backends.simt.generate import generate_all
-from compiler.ir import interpret
+from compiler.ir import Program, interpret
 from compiler.te import Binary, Call, numpy_dtype
 from runtime.devices.device import DeviceMissing
 from runtime.devices.emulated import EmulatedDevice
@@ -100,7 +100,11 @@ COMPUTED = {
        for dtype in ("uint8", "int16", "int64")},
     "indices": index_arithmetic(), "chosen_index": chosen_index(),
 }
-PROGRAMS = [schedule_elementwise(y, name, 16).program for name, y in COMPUTED.items()]
+
+
+@cache
+def programs_of_all() -> list[Program]:
+    return [schedule_elementwise(y, name, 16).program for name, y in COMPUTED.items()]
 
 
 DIALECTS = ("cuda", "opencl", "metal")
@@ -115,9 +119,9 @@ def test_every_operator(rng: np.random.Generator, dialect: str) -> None:
         pytest.skip(str(error))
     if Effort.quick:        # of integers all operators, each on some types; of others a third
         first, whole = DIALECTS.index(dialect), len(INTEGERS) * len(OPS)
-        programs = PROGRAMS[first:whole:5] + PROGRAMS[whole + first::3]
+        programs = programs_of_all()[first:whole:5] + programs_of_all()[whole + first::3]
     else:
-        programs = PROGRAMS
+        programs = programs_of_all()
     for program, code in zip(programs, generate_all(programs, dialect)):
         inputs = {b.name: values(b.dtype, rng, b.name == "b") for b in program.inputs}
         found, wanted = run(code, inputs)["y"], interpret(program, inputs)["y"]
