@@ -51,8 +51,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """At the end pytest collects garbage five times, for what it may warn of. Once finds it, and
-    what is left then is none.
+    """pytest collects garbage five times at its end, to warn of what was not closed. It is found
+    here, at once; the five have nothing to look through then.
     """
     gc.collect()
     gc.freeze()

@@ -220,11 +220,11 @@ class Machine:
     @cached_property
     def with_shipped(self) -> "Machine":
         """This geometry with the shipped instructions alone, on each unit of vector; stream units
-        keep theirs, as they have no others. Raises DeclarationError where elements are none of
-        theirs."""
-        streams = tuple(one for one in self.declarations if one not in SHIPPED and unit_of(
-            self.structure, one.unit).kind is UnitKind.STREAM)
-        return Machine(self.config, on_each_vector(self.structure, SHIPPED + streams))
+        keep theirs, as they have no others."""
+        streams = {one.name: one for one in self.declarations if unit_of(
+            self.structure, one.unit).kind is UnitKind.STREAM}
+        shipped = tuple(one for one in SHIPPED if one.name not in streams)
+        return Machine(self.config, on_each_vector(self.structure, (*shipped, *streams.values())))
 
     @cached_property
     def patterns(self) -> tuple[Pattern | TermPattern, ...]:

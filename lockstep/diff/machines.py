@@ -9,6 +9,7 @@ from typing import Any
 from accel.estimates.technology import Technology, load_technology
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
+from accel.machine.structure import UnitKind
 from compiler.errors import RequestError
 from compiler.files import whole_file, write_text
 from lockstep.intrinsics.bench import (Results, change, measured, measured_by, show_idle,
@@ -118,7 +119,10 @@ def _machines(args: argparse.Namespace) -> tuple[list[Machine], list[str]]:
         return [base, load_machine(other)], [args.base, other]
     shipped = base.with_shipped
     if shipped.hash == base.hash:
-        raise RequestError(f"OTHER must be given: {args.base} has the shipped instructions alone")
+        raise RequestError("OTHER must be given: " + (
+            f"a unit of {args.base} would do nothing without its own instructions"
+            if base.structure.of_kind(UnitKind.STREAM) else
+            f"{args.base} has the shipped instructions alone"))
     return [shipped, base], ["shipped", args.base]
 
 

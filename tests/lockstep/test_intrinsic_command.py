@@ -19,6 +19,7 @@ from lockstep.cli import main
 from lockstep.manual.resources import added_by, resources, used_by
 
 ROOT = Path(__file__).parents[2]
+MACHINES = ROOT / "examples" / "machines"
 
 
 @pytest.fixture(autouse=True)
@@ -271,6 +272,10 @@ def test_cycles_and_the_page(capsys) -> None:
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (["tiny-1x4x4"], "OTHER must be given: tiny-1x4x4 has the shipped instructions alone"),
+    ([str(MACHINES / "two_vectors.py")],
+     f"OTHER must be given: {MACHINES / 'two_vectors.py'} has the shipped instructions alone"),
+    ([str(MACHINES / "softmax.py")], f"OTHER must be given: a unit of {MACHINES / 'softmax.py'} "
+     f"would do nothing without its own instructions"),
     (["tiny-1x4x4", "ecp5-1x2x2", "--machine", "ecp5-1x8x8"],
      "OTHER must be given once: as an argument, or by --machine"),
     (["", "tiny-1x4x4"], "--machine must name a machine, not ''"),

@@ -68,7 +68,7 @@ def test_the_cache_holds_it(wanted, monkeypatch) -> None:
 
 
 def small() -> Graph:
-    """Of the same input, and of few kernels, which compilers take long for."""
+    """A network with the input of digits and few kernels, which compilers take long for."""
     net = Net(1)
     x = net.add_node("quantize", net.input(1, 1, 8, 8, name="image", dtype="float32"), scale=0.01,
                      zp=3)

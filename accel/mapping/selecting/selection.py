@@ -12,7 +12,6 @@ from itertools import permutations
 import numpy as np
 
 from accel.machine.machine import Machine
-from accel.machine.rules import DeclarationError
 from accel.mapping.lowering.nest import LoweringError
 from compiler import te
 from compiler.graph.graph import Graph, Node
@@ -107,8 +106,6 @@ def note_of(machine: Machine, graph: Graph, node: Node, selection: Selection) ->
     try:
         steps = select(machine.with_shipped, graph, node).steps
         before = ", ".join(step.intrinsic.name for step in steps)
-    except DeclarationError:
-        return f"by {', '.join(own)} on the accelerator"
     except LoweringError:
         before = "on the host"
     return f"by {', '.join(own)} on the accelerator; without: {before}"

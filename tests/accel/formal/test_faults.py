@@ -24,7 +24,7 @@ TINY = load_machine("ecp5-1x2x2")
 
 
 def first_of_each(faults, length: int) -> list:
-    """Of the faults with the same `length` entries all but the first, a cheap one, are slow."""
+    """Marks faults as slow that begin with the same `length` entries as one before, a cheap one."""
     kinds = [fault[:length] for fault in faults]
     return [pytest.param(*fault, marks=pytest.mark.slow if kind in kinds[:place] else ())
             for place, (fault, kind) in enumerate(zip(faults, kinds, strict=True))]

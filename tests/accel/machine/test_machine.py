@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from accel.machine.config import ConfigError, preset
-from accel.machine.intrinsics import SHIPPED, instructions, vector_op
+from accel.machine.intrinsics import SHIPPED, instructions, stream_op, vector_op
 from accel.machine.machine import FINISH, Machine
+from tests.support.streams import Reverse, reversed_rows
+from tests.support.streams import machine_of as streams
 
 TINY = preset("tiny-1x4x4")
 MACHINE = Machine(TINY)
@@ -27,6 +29,16 @@ def test_the_shipped_opcodes_stay() -> None:
         "finish", "load", "store", "gemm", "add", "sub", "max", "min", "mul", "shr", "clamp",
         "copy", "requantize", "add_scaled", "reduce_add", "reduce_max", "reduce_min",
         "lookup"]
+
+
+def test_stream_units_keep_their_instructions_without_other_own_ones() -> None:
+    """Also one that has the name of a shipped instruction."""
+    own = (vector_op("extra", lambda a: a), stream_op("copy", "turn", Reverse, reversed_rows))
+    rest = tuple(one for one in SHIPPED if one.name != "copy")
+    machine = Machine(streams().config, (*rest, *own))
+    found = machine.with_shipped
+    assert list(found.opcodes) == ["finish", *(one.name for one in rest), "copy"]
+    assert found.units[found.opcodes["copy"]] == "turn"
 
 
 def test_units() -> None:

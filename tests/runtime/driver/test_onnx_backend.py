@@ -32,7 +32,7 @@ def array(*values, dtype: str = "float32") -> np.ndarray:
 
 
 def test_a_sample_of_the_node_tests(monkeypatch) -> None:
-    """Of every third file of onnx's, which makes all cases of a file, and takes seconds for all."""
+    """Makes the cases of every third file of onnx's alone: all of them take seconds."""
     def some(package) -> None:
         for found in [*pkgutil.iter_modules(package.__path__)][::3]:
             importlib.import_module(f"{package.__name__}.{found.name}")
