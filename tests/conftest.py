@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 from tests.support.effort import Effort, tries
+from tests.support.slow_cases import leave_slow
 
 GOLDEN = Path(__file__).with_name("golden")
 SEED = 20260
@@ -35,6 +36,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell's background job ignores SIGINT, and so would the commands that tests interrupt.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)             # before marks decide what is taken
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    leave_slow(items)
 
 
 def pytest_collection_finish() -> None:

@@ -172,11 +172,13 @@ def test_an_unknown_marker_is_an_error(tmp_path: Path) -> None:
     assert "'slwo' not found in `markers`" in done.stdout
 
 
-GOLDEN_TEST = """\
+CONFTEST = """\
 import importlib.util
 spec = importlib.util.spec_from_file_location("ground_conftest", {conftest!r})
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
+"""
+GOLDEN_TEST = CONFTEST + """
 module.GOLDEN = __import__("pathlib").Path(__file__).parent / "golden"
 pytest_addoption, golden = module.pytest_addoption, module.golden
 """
@@ -203,3 +205,17 @@ def test_golden_text_is_compared_and_updated(with_golden: Path) -> None:
     assert run_pytest(with_golden, test, "--update-golden").returncode == 0
     assert {path.stem: path.read_text() for path in folder.iterdir()} == {
         "same": "one\ntwo\n", "other": "one\nthree\n", "new": "one\nfour\n"}
+
+
+def test_one_case_in_so_many_is_fast(tmp_path: Path) -> None:
+    conftest = CONFTEST.format(conftest=str(ROOT / "tests" / "conftest.py"))
+    (tmp_path / "conftest.py").write_text(
+        f"{conftest}pytest_collection_modifyitems = module.pytest_collection_modifyitems\n")
+    test = """import pytest
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("case", [*range(7), pytest.param(7, marks=pytest.mark.slow)])
+def test_it(case): print("case", case)
+"""
+    for marks, cases in (("not slow", (0, 3, 6)), ("slow", (1, 2, 4, 5, 7))):
+        done = run_pytest(tmp_path, test, "-s", "-m", marks)
+        assert re.findall(r"case (\d)", done.stdout) == [str(case) for case in cases]

@@ -116,6 +116,7 @@ def test_areas_are_those_of_the_netlist(profile, node_nm):
         wanted * 1e-6, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ecp5-1x2x2", pytest.param(
     "tiny-1x4x4", marks=pytest.mark.slow), pytest.param(
     "examples/machines/two_vectors.py", marks=pytest.mark.slow), pytest.param(

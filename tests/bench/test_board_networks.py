@@ -30,6 +30,7 @@ def test_what_is_right(found, right):
     assert bench._right(found) == right
 
 
+@pytest.mark.slow
 def test_the_block_is_cut_out():
     graph = bench.resnet18_block(32).graph
     dims = [[one.dim_value for one in value.type.tensor_type.shape.dim]

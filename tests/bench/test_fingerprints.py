@@ -47,6 +47,7 @@ def altered(stored: Path, path: Path, what: str, place: int | str, value: object
     return ["--compare", str(path), "--networks", "keywords", "--targets", "accel:2x8x8"]
 
 
+@pytest.mark.slow
 def test_all_that_matters_is_recorded(stored: Path) -> None:
     found = json.loads(stored.read_text())
     assert list(found) == ["keywords int8 cpu", "keywords float32 cpu", KEY]
@@ -105,6 +106,7 @@ def test_auto_asks_for_prices_that_are_made_up() -> None:
         2e-6)
 
 
+@pytest.mark.slow
 def test_auto_divides_by_them(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(TARGETS, "auto:pynq-1x16x16", "auto:tiny-1x4x4")        # sooner compiled
     monkeypatch.setattr("bench.fingerprints.NODE_SECONDS", 1e-9)

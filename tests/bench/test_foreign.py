@@ -142,6 +142,7 @@ SLOW = ("lstm.ort-dynamic-s8", "resnet.ort-qdq-u8u8", "resnet.tflite-edge-int4",
 """Files whose spellings small tests have, too."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("path", [
     pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in SLOW else [])
     for path in KEPT])

@@ -13,6 +13,7 @@ def run(*arguments: str) -> int:
     return gpu.BENCH.main(["--only", *arguments, "--device", "emulated"])
 
 
+@pytest.mark.slow
 def test_what_is_right_is_said_and_not_timed(tmp_path, capsys) -> None:
     assert run("rows", "--json", str(tmp_path / "rows.json")) == 0
     assert "gpu_cases 2\ngpu_wrong 0\n" in capsys.readouterr().out

@@ -12,6 +12,7 @@ from lockstep.testing.models import DIGITS
 pytest.importorskip("onnxruntime")
 
 
+@pytest.mark.slow
 def test_every_layer_of_digits_is_within_one_and_nearly_all_equal():
     feeds = [{"image": image[None]} for image in held_out()[0][:12]]
     differences = compare(Machine(preset("tiny-1x4x4")), onnx.load(DIGITS), feeds)

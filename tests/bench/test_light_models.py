@@ -39,6 +39,7 @@ def test_weights_differ_and_are_the_same_every_time(squeezenet) -> None:
     assert deviations["conv10_w_0"] < 0.02
 
 
+@pytest.mark.slow
 def test_float_agrees_with_onnx_runtime(squeezenet) -> None:
     pytest.importorskip("onnxruntime")
     assert compare_float(squeezenet, images(squeezenet, 1), stage) < 1e-5

@@ -28,6 +28,7 @@ def machine_of(name: str) -> Machine:
     return load_machine(published.file_of(name))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_file_is_short_and_loads(name: str) -> None:
     assert len(Path(published.file_of(name)).read_text().splitlines()) <= 150
@@ -54,6 +55,7 @@ def test_our_figures_are_of_this_machine(name: str) -> None:
     assert {one.hash for one in ours.values()} == {machine.hash}, "write them with --keep"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_network_gives_what_the_reference_does(name: str) -> None:
     machine, net = machine_of(name), Net()
@@ -118,6 +120,7 @@ def test_other_figures_than_those_of_the_page_are_told(copied: Path, monkeypatch
     assert BENCH.main(command) == 0
 
 
+@pytest.mark.slow
 def test_layers_that_the_figure_lacks_are_left_out() -> None:
     machine, net = machine_of("vta"), [layer.name for layer in zoo.network("keywords").layers]
     whole = published.measured(machine, Figure(network="keywords"), 32)

@@ -42,6 +42,7 @@ def figures() -> Figures:
     return measure(SMALL, "accel:tiny-1x4x4")
 
 
+@pytest.mark.slow
 def test_a_small_network_is_measured(figures: Figures) -> None:
     assert figures.failed == {}
     assert figures.float_is_right and not figures.refused and not figures.fails

@@ -22,11 +22,13 @@ def test_the_list_has_24_machines_with_odd_buffers() -> None:
         assert any(one.size_bytes & (one.size_bytes - 1) for one in config.buffers.values())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ODD)
 def test_graphs_are_right(name: str) -> None:
     assert graphs_equal(Machine(geometry(name)), 3)
 
 
+@pytest.mark.slow
 def test_digits_are_right_without_a_defect(capsys) -> None:
     """Two layers share buffers of odd depths."""
     assert digits_equal(Machine(geometry("1x12x12, bus 8")))

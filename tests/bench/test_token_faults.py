@@ -16,7 +16,6 @@ from bench.simulators.proof import BENCH, FAULTS, Subject, convolution, examine
 from compiler.latency_hiding import arrays, legality
 from tests.support.integer_graphs import Net
 from tests.support.machines import MACHINES
-from tests.support.slow_cases import some_fast
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 
@@ -61,12 +60,14 @@ def test_a_proof_that_forgets_reads_misses_faults(subject, monkeypatch):
     assert any(fault.missed for fault in examine(subject, 35, Random(1)))
 
 
+@pytest.mark.slow
 def test_a_proof_that_is_too_strict_raises_false_alarms(subject, monkeypatch):
     break_proof(monkeypatch, "mine[other] = std::max(mine[other],", "std::max(mine[other],")
     alarm = next(examine(subject, 0, Random(1)))
     assert alarm.false_alarm and not alarm.missed
 
 
+@pytest.mark.slow
 def test_the_command_prints_its_figures(subject, monkeypatch, capsys):
     monkeypatch.setattr(proof, "subjects", lambda: iter([subject]))
     wanted = ["--only", "faults", "--faults", "7", "--seed", "3"]
@@ -82,7 +83,9 @@ def test_the_command_prints_its_figures(subject, monkeypatch, capsys):
     assert "MISSED: 8 channels, 9x9, 2 threads on ecp5-1x8x8: " in capsys.readouterr().out
 
 
-@some_fast(2, "name", [(name,) for name in MACHINES])
+@pytest.mark.slow
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("name", MACHINES)
 def test_networks_that_are_proved_are_judged_legal(name):
     """Every kind of layer, on buffers large and small."""
     net = Net(3)

@@ -4,9 +4,12 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from bench.searches import tuning
 
 
+@pytest.mark.slow
 def test_a_shape_is_measured(tmp_path: Path, capsys) -> None:
     path = tmp_path / "t.json"
     assert tuning.BENCH.main(["--only", "shapes", "matmul_1_512_1000", "--most", "4",

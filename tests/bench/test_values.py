@@ -322,6 +322,7 @@ def test_a_slice_of_the_search_finds_nothing(tmp_path):
     assert report.weak < report.outputs / 5 and report.exact > 5
 
 
+@pytest.mark.slow
 def test_several_children_see_what_one_sees(tmp_path):
     one, two = (search.search(2, ("graph",), lambda count: count < 3, tmp_path, jobs=jobs)
                 for jobs in (1, 2))

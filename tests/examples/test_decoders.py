@@ -37,6 +37,7 @@ def test_files_are_valid_and_typed(kind: str, step: bool) -> None:
     assert len(one.graph.outputs) == 1 + 2 * SIZES[kind].layers
 
 
+@pytest.mark.one_in(2)
 def test_the_float_models_mean_what_the_calibration_computes(kind: str) -> None:
     pytest.importorskip("onnxruntime")
     x, (whole, step) = tokens(kind), both(kind)
@@ -60,6 +61,7 @@ def test_all_layers_are_integer_operators(kind: str, step: bool) -> None:
     assert {node.op for node in graph.nodes if node.op[0] != "q" or node.op in ends} <= ends
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llama", pytest.param("gpt", marks=pytest.mark.slow)])
 def test_samples_quantize_a_step(kind: str) -> None:
     """Without ranges of the whole network: caches have the scales of the rows that they take."""
@@ -93,6 +95,7 @@ def test_steps_give_what_the_whole_gives(kind: str) -> None:
         remember(caches, step.net, results, position)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, step", [
     ("gpt", True), *(pytest.param(*one, marks=pytest.mark.slow) for one in (
         ("gpt", False), ("llama", False), ("llama", True)))])

@@ -12,7 +12,6 @@ from tests.support.races import find_races
 from compiler.ir import Program
 from examples.schedules.__main__ import EXAMPLES
 from runtime.devices.emulated import EmulatedDevice
-from tests.support.slow_cases import some_fast
 from tests.support.kernels import compute
 
 TILINGS = ("depthwise_channels", "depthwise_squares")
@@ -34,7 +33,8 @@ def test_the_text_of_every_step(golden, name: str) -> None:
     golden(f"simt/{name}.cu", "\n".join(parts))
 
 
-@some_fast(2, "name", [(name,) for name in TILINGS])
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("name", TILINGS)
 def test_every_step_that_is_for_a_gpu_is_right(name: str) -> None:
     """The steps before everything has a place on the GPU are refused, the rest run."""
     example, chosen = EXAMPLES[name], []

@@ -31,6 +31,7 @@ def random_rows(rng: np.random.Generator, batch: int, lanes: int, lengths: list[
         yield rng.integers(-128, 128, (n, batch, lanes)).astype(np.int8), fields
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("batch, lanes, p_in, p_out, read_cycles", [
     (1, 4, 0, 0, 2), (2, 2, 0.4, 0.4, 3), (1, 2, 0.1, 0.7, 2)])
 def test_component_is_the_meaning(batch, lanes, p_in, p_out, read_cycles):

@@ -39,6 +39,7 @@ def random_rows(rng: np.random.Generator, batch: int, lanes: int, dtype: str, co
     return rows
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("batch", "lanes", "dtype", "p_in", "p_out"), [
     (1, 4, "int8", 0, 0), (2, 4, "int8", 0.3, 0.3), (1, 2, "int16", 0, 0.7), (2, 32, "int8", 0, 0)])
 def test_component_is_the_meaning(batch, lanes, dtype, p_in, p_out) -> None:
@@ -49,6 +50,7 @@ def test_component_is_the_meaning(batch, lanes, dtype, p_in, p_out) -> None:
         np.testing.assert_array_equal(result, greatest(row[None], **fields)[0])
 
 
+@pytest.mark.slow
 def test_places_of_more_than_a_byte() -> None:
     shape, rng = shape_of(1, 64, "int8"), np.random.default_rng(2)
     row = rng.integers(-100, 100, (9, 1, 64)).astype(np.int8)

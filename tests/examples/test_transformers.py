@@ -61,11 +61,13 @@ def test_the_float_model_means_what_the_calibration_computes(made: Made) -> None
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_all_products_are_on_the_accelerator(made: Made, share: Share) -> None:
     assert share.accel == sum(made.net.macs())
     assert share.percent >= 95
 
 
+@pytest.mark.slow
 def test_values_are_those_of_the_reference(made: Made, share: Share) -> None:
     """Segment by segment, each with what the reference computes before it."""
     target = AccelTarget(MACHINE)

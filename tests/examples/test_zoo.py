@@ -113,6 +113,7 @@ def test_size_is_the_published_one(name):
     assert net.count("weight", "bias") == parameters
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("form", ["real", "int8"])
 def test_files_are_valid_and_typed(made, form):
     model = getattr(made, form)
@@ -235,6 +236,7 @@ def test_calibration_makes_the_same_layers():
     assert correlation(made.real_logits, run(found.model, made.images)) > 0.94
 
 
+@pytest.mark.slow
 def test_same_arguments_same_bytes():
     def data(**options) -> bytes:
         model = zoo.build("squeezenet", SIZE, **options)
@@ -253,6 +255,7 @@ def test_seeds_and_channels_differ():
             assert len(np.unique(rows, axis=0)) == len(rows), name
 
 
+@pytest.mark.slow
 def test_command_writes_a_file(tmp_path):
     path = tmp_path / "net.onnx"
     done = subprocess.run(

@@ -76,6 +76,7 @@ def test_a_host_that_does_not_read():
     assert goes_on and not leaving.is_alive()
 
 
+@pytest.mark.slow
 def test_a_reset_in_the_middle_of_a_run():
     image = np.random.default_rng(0).random((1, 1, 8, 8), np.float32)
     with EmulatedBoard(TINY, reset_within=5000) as board:

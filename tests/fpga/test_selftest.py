@@ -39,6 +39,7 @@ def test_a_board_that_works():
     assert all(done <= total for _, done, total in heard)
 
 
+@pytest.mark.slow
 def test_errors_of_the_line_are_counted(monkeypatch):
     if Effort.quick:                # but for the directed programs, which are long
         monkeypatch.setattr(testing, "cases", lambda *all_: list(cases(*all_))[-12:])

@@ -38,6 +38,7 @@ def test_the_rtl_and_the_functional_simulator_agree(capsys, tmp_path):
     assert report["cycles"] > 10_000 and report["coverage"]["pad"].keys() >= {"before in loop 0"}
 
 
+@pytest.mark.slow
 def test_every_program_may_be_a_line(capsys, monkeypatch, only_functional):
     """Where there is no terminal, a line says how far it is, at intervals."""
     monkeypatch.setattr("lockstep.commands.machine.check.INTERVAL_SECONDS", 0.0)
@@ -49,6 +50,7 @@ def test_every_program_may_be_a_line(capsys, monkeypatch, only_functional):
         f"tiny-1x4x4, program {done} of {total}" for done in range(total + 1)]
 
 
+@pytest.mark.slow
 def test_a_configuration_of_ones_own(capsys, tmp_path, only_functional):
     own = replace(preset("tiny-1x4x4"), name="own", block_in=8)
     (tmp_path / "own.toml").write_text(own.to_toml())
@@ -69,6 +71,7 @@ def test_a_difference_is_printed_and_is_status_1(capsys, monkeypatch):
     assert "deadlock: gemm, instruction 3" in told
 
 
+@pytest.mark.slow
 def test_empty_bins_are_printed_and_are_status_1(capsys, monkeypatch, only_functional):
     monkeypatch.setattr(check, "COUNT", 1)
     assert main(["check", "--count", "1"]) == 1
@@ -95,6 +98,7 @@ def test_wrong_requests_are_one_line(capsys, arguments, message):
     assert said.startswith(f"lockstep: error: {message}") and said.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_random_geometries(capsys, tmp_path, monkeypatch):
     from accel.sim.checking import geometries
 

@@ -102,6 +102,7 @@ def test_values_of_the_front_are_those_of_the_host(folder: Path) -> None:
         f"half are filled), not 5" for size in (16, 32)}
 
 
+@pytest.mark.slow
 def test_a_shared_scratchpad_and_a_dataflow_are_varied(tmp_path: Path, capsys) -> None:
     """Area with its error, cycles and bytes of DRAM of each machine."""
     file = tmp_path / "a.json"
@@ -217,6 +218,7 @@ def page(tmp_path_factory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_page_holds_the_answer_and_loads_nothing(page: Path) -> None:
     answer = figures_of(page)
     text = page.read_text("utf-8")

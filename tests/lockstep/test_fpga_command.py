@@ -73,6 +73,7 @@ def test_what_the_line_spoils_is_told(capsys, monkeypatch):
     assert 130 < int(told) < 300
 
 
+@pytest.mark.slow
 def test_a_compiled_module_and_a_random_input(capsys, tmp_path):
     module = str(tmp_path / "digits.lockstep")
     assert main(["compile", DIGITS, "--target", "accel:tiny-1x4x4", "-o", module]) == 0
@@ -151,6 +152,7 @@ def test_wrong_requests(capsys, arguments, message):
     assert refused(capsys, *arguments).startswith(message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments, what", [
     (["build", "--board", "ulx3s-85f"], "Build of wide on ulx3s-85f is not possible"),
     pytest.param(["selftest", "--emulated"], "Board with wide cannot be emulated",

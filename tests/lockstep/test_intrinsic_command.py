@@ -45,6 +45,7 @@ def refused(capsys, *arguments: object) -> str:
 
 # ---- new ---------------------------------------------------------------------------------------
 
+@pytest.mark.slow
 def test_a_new_machine_works_as_it_stands(capsys) -> None:
     said = shown(capsys, "new", "absdiff")
     machine = load_machine("absdiff.py")
@@ -257,6 +258,7 @@ def test_opcodes_that_moved(capsys) -> None:
     assert len(figures["opcodes"]) == 12
 
 
+@pytest.mark.slow
 def test_cycles_and_the_page(capsys) -> None:
     shown(capsys, "new", "absdiff")
     said = shown(capsys, "diff", "tiny-1x4x4", "ecp5-1x2x2", "--networks", "digits", "--html",

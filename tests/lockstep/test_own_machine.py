@@ -54,6 +54,7 @@ def test_the_width_of_the_bus(capsys) -> None:
     assert json.loads(Path("r.json").read_text())["machine_hash"] != load_machine("mine.py").hash
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("geometry", [
     "tiny-1x4x4", pytest.param("pynq-1x16x16", marks=pytest.mark.slow)])
 def test_an_imported_network_uses_the_instruction(geometry: str, capsys) -> None:

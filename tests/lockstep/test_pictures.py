@@ -68,6 +68,7 @@ DRAWINGS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("which", DRAWINGS)
 def test_every_picture_is_a_file(tmp_path, which: str) -> None:
     make, names = DRAWINGS[which]
@@ -78,6 +79,7 @@ def test_every_picture_is_a_file(tmp_path, which: str) -> None:
         assert ElementTree.parse(path).getroot().tag == "{http://www.w3.org/2000/svg}svg"
 
 
+@pytest.mark.slow
 def test_equal_figures_give_equal_files() -> None:
     drawing, = quantization_pictures(quantized()).values()
     for kind, begin in (("svg", b"<?xml"), ("pdf", b"%PDF")):

@@ -48,6 +48,7 @@ def test_writes_model_figures_and_page(tmp_path, samples, capsys) -> None:
     assert not re.search(r"<script[^>]+src=", text)
 
 
+@pytest.mark.slow
 def test_weights_of_few_bits(tmp_path, samples, capsys) -> None:
     """The file compiles to packed weights, and so does the float network with the same options."""
     out, figures_file = tmp_path / "q.onnx", tmp_path / "r.json"

@@ -42,6 +42,7 @@ def files(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_one_figure_that_was_changed_is_all_that_differs(files: Path, monkeypatch, capsys,
                                                          command: str) -> None:
@@ -83,6 +84,7 @@ QUANTIZED = {
     "bench": ("intrinsic", "bench", "net.onnx", "--machine", "tiny-1x4x4", "--base", "addrelu.py")}
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("command", QUANTIZED)
 def test_a_float_network_is_quantized_again(tmp_path: Path, monkeypatch, capsys, command: str
                                             ) -> None:

@@ -120,6 +120,7 @@ def plain_cycles(tmp_path_factory) -> int:
     return figures_of(tmp_path_factory.mktemp("plain"), "--no-values")["cycles"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("options", [
     ("--latency", 200), ("--outstanding", 1), ("--bytes-per-cycle", 1.5),
     ("--row-buffer", "1024,60"), ("--refresh", "100,40"), ("--stall-seed", 3)],
@@ -128,6 +129,7 @@ def test_a_worse_memory_takes_longer(tmp_path, plain_cycles, options) -> None:
     assert figures_of(tmp_path, "--no-values", *options)["cycles"] > plain_cycles + 100
 
 
+@pytest.mark.slow
 def test_the_memory_of_a_board(tmp_path) -> None:
     """Cycles are those of its memory, seconds those of its clock; single options take the place of
     the board's.
@@ -149,6 +151,7 @@ def test_the_memory_of_a_board(tmp_path) -> None:
     assert slower["seconds"] == slower["cycles"] / 50e6
 
 
+@pytest.mark.slow
 def test_a_machine_has_a_memory_of_its_own(tmp_path, plain_cycles) -> None:
     path = tmp_path / "slow.toml"
     path.write_text(preset("tiny-1x4x4").to_toml() + "[memory]\nlatency = 200\n")
@@ -257,6 +260,7 @@ def test_a_seed_is_printed_and_repeats(tmp_path, capsys) -> None:
     assert again == digest(tmp_path, path, "--seed", 5)[0] != first
 
 
+@pytest.mark.slow
 def test_every_machine_and_the_host_agree(tmp_path) -> None:
     geometry = tmp_path / "mine.toml"
     geometry.write_text(preset("tiny-1x4x4").to_toml().replace("block_in = 4", "block_in = 8"))
@@ -352,6 +356,7 @@ def test_auto_reports_its_decision(tmp_path, capsys) -> None:
     assert "assumed: link.bytes_per_second 1e+09 B/s" in out
 
 
+@pytest.mark.slow
 def test_the_error_of_less_precision_is_said(tmp_path, capsys) -> None:
     network, report = DIGITS.with_name("digits-float.onnx"), tmp_path / "r.json"
     assert run(network, "--target", "cuda:emulated", "--precision", "f16", "--json", report) == 0

@@ -45,6 +45,7 @@ def test_energy_of_what_the_slice_runs(monkeypatch, tmp_path):
             assert used[1][unit] == pytest.approx(joules), unit
 
 
+@pytest.mark.slow
 def test_a_timeline_of_what_the_slice_runs(monkeypatch, tmp_path):
     """Stalls of layers, the trace and the page are those of the cycle simulator."""
     layers, traces, pages = [], [], []

@@ -71,6 +71,7 @@ def test_workers_of_this_computer_measure(tmp_path: Path) -> None:
         assert status == 0 and len([*records]) >= 8
 
 
+@pytest.mark.slow
 def test_a_second_search_measures_nothing_again(tmp_path: Path) -> None:
     first = tune(tmp_path, "--trials", "9", "--strategy", "random")
     with Records(tmp_path / "r.db") as records:
@@ -80,6 +81,7 @@ def test_a_second_search_measures_nothing_again(tmp_path: Path) -> None:
         assert len([*records]) == before
 
 
+@pytest.mark.slow
 def test_a_stream_of_the_accelerator_is_kept_and_used(tmp_path: Path, capsys) -> None:
     """With fewer cycles, exactly as many as the record says, and a program that is proved."""
     db, network = tmp_path / "r.db", str(DIGITS)
@@ -97,6 +99,7 @@ def test_a_stream_of_the_accelerator_is_kept_and_used(tmp_path: Path, capsys) ->
     assert cycles == [task["own"], task["best"]]
 
 
+@pytest.mark.slow
 def test_a_product_and_a_convolution_on_opencl(tmp_path: Path) -> None:
     status, tasks = tune(tmp_path, "--target", "opencl", "--trials", "8", "--patience", "8")
     assert status == 0 and sum(task["trials"] for task in tasks) == 8

@@ -83,6 +83,7 @@ def test_run_on_the_machine_of_the_file_says_no_more(case: Path, capsys) -> None
     assert json.loads((case / "f.json").read_text())["whole"] is None
 
 
+@pytest.mark.slow
 def test_run_tells_how_well_a_float_network_was_quantized(case: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(case)
     given = ["run", "net.onnx", "--machine", BASE, "--sim", "functional", "--calibration", "x.npz",
@@ -160,6 +161,7 @@ def test_a_machine_that_stores_no_integers_has_another_reason(case: Path, capsys
     assert re.search(r"all of the network runs on the host, such as \w+: ", capsys.readouterr().err)
 
 
+@pytest.mark.slow
 def test_explored_machines_have_the_bits_of_weights_that_they_load(case: Path, capsys) -> None:
     given = ["explore", str(case / "net.onnx"), "--base", BASE, "--vary", "weight_bits=8,8+4",
              "--processes", "0", "--db", str(case / "bits.sqlite"), "--no-check", "--objective",
@@ -174,6 +176,7 @@ def test_explored_machines_have_the_bits_of_weights_that_they_load(case: Path, c
             "machines load them") in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.slow
 def test_open_dimensions_have_the_extents_that_are_given(case: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(case)
     model = onnx.load("net.onnx")

@@ -37,6 +37,7 @@ def text_of(path: Path) -> str:
         return archive.read("gpu/0/kernels.cu").decode()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("target", ["opencl", "cuda:emulated", "accel:tiny-1x4x4,opencl,cpu"])
 def test_a_file_computes_what_was_compiled(target: str, tmp_path, wanted) -> None:
     """The same bytes each time; mixed targets, too; what is read can be saved again."""
@@ -50,6 +51,7 @@ def test_a_file_computes_what_was_compiled(target: str, tmp_path, wanted) -> Non
     assert len({(tmp_path / name).read_bytes() for name in ("one", "other", "again")}) == 1
 
 
+@pytest.mark.slow
 def test_a_file_holds_factors_in_halves(tmp_path) -> None:
     network = INT8.with_name("digits-float.onnx")
     module = lockstep.compile(network, "cuda:emulated", precision="bf16")
@@ -96,6 +98,7 @@ def loaded_on(monkeypatch, path: Path, gpu: Cuda) -> Module:
     return lockstep.load(path)
 
 
+@pytest.mark.slow
 def test_machine_code_in_a_file_needs_no_compiler(saved: Path, monkeypatch) -> None:
     """NVRTC cannot be imported. `sm_90a` is for a GPU of 9.0 alone."""
     gpu = Cuda(9, 0)
@@ -110,6 +113,7 @@ def test_machine_code_in_a_file_needs_no_compiler(saved: Path, monkeypatch) -> N
     assert list(gpu.texts) == gpu.images
 
 
+@pytest.mark.slow
 def test_a_file_holds_maps_of_arrays(tmp_path, monkeypatch) -> None:
     """Kernels of groups of warps are launched by the driver, with maps of what the TMA reads; the
     graph that is captured holds them too.
@@ -131,6 +135,7 @@ def test_a_file_holds_maps_of_arrays(tmp_path, monkeypatch) -> None:
     assert "launch mapped" in gpu.calls
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("capability, tensor_cores", [((7, 5), False), ((8, 0), True)])
 def test_an_old_gpu_does_without_tensor_cores(monkeypatch, capability, tensor_cores: bool) -> None:
     monkeypatch.setattr(cuda, "_libraries", lambda: Cuda(*capability).libraries)

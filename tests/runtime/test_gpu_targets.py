@@ -33,6 +33,7 @@ def test_an_integer_network_equals_that_of_the_processor(target: str, images) ->
         assert np.array_equal(found.get_output("logits"), wanted.get_output("logits"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [
     "opencl", pytest.param("cuda:emulated", marks=pytest.mark.slow)])
 def test_a_float_network_is_near_that_of_the_processor(target: str, images) -> None:

@@ -20,7 +20,6 @@ from compiler.tune.records import Records
 from lockstep.testing import zoo
 from lockstep.cli import main
 from lockstep.options.compilation import plans_of
-from tests.support.slow_cases import some_fast
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
 MACHINES = ("pynq-1x16x16", "ecp5-1x8x8")
@@ -39,7 +38,8 @@ def values(machine: str) -> set[float | None]:
             if record.task.fingerprint == load_machine(machine).hash}
 
 
-@some_fast(2, "machine", [(name,) for name in MACHINES])
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("machine", MACHINES)
 def test_digits_take_the_cycles_of_their_packaged_plan(machine: str) -> None:
     """A compiler that refuses it, or makes something else of it, needs a new one."""
     tuned = cycles(DIGITS, machine)

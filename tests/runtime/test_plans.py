@@ -85,6 +85,7 @@ def test_a_division_by_cost_is_replayed_to_the_same() -> None:
     assert words(first) != words(divided(Table({digest: SMALL})))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [
     pytest.param("mobilenet_v2", marks=pytest.mark.slow), "lstm"])
 def test_kernels_of_networks_are_replayed_to_the_same(name: str) -> None:

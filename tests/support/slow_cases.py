@@ -1,20 +1,13 @@
 """Many cases of one test, of which the fast tests take some."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import product
 from typing import Any
 
 import pytest
 
-__all__ = ["each_once", "some_fast", "some_of_each"]
-
-
-def some_fast(step: int, names: str, cases: Sequence[tuple]) -> Any:
-    """Parametrizes a test with all cases; all but each `step`-th, from the first on, are slow."""
-    return pytest.mark.parametrize(names.split(", "), [
-        pytest.param(*case, marks=() if place % step == 0 else pytest.mark.slow)
-        for place, case in enumerate(cases)])
+__all__ = ["each_once", "leave_slow", "some_of_each"]
 
 
 def each_once(names: str, *axes: Sequence[Any], ids: Any = None) -> Any:
@@ -40,3 +33,17 @@ def some_of_each(step: int, name: str, cases: Sequence[Any], kind: Callable[[Any
         params.append(pytest.param(case, marks=() if place % step == 0 else pytest.mark.slow))
         met[kind(case)] += 1
     return pytest.mark.parametrize(name, params, ids=ids)
+
+
+def leave_slow(items: Iterable[pytest.Item]) -> None:
+    """Of a test with the mark ``one_in(step)`` all cases but each `step`-th, from the first on, are
+    slow.
+    """
+    met: Counter[str] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("one_in")
+        if mark and not item.get_closest_marker("slow"):
+            test = item.nodeid.partition("[")[0]
+            if met[test] % mark.args[0]:
+                item.add_marker(pytest.mark.slow)
+            met[test] += 1

@@ -247,6 +247,7 @@ def softmax_machine(**changes) -> Machine:
                    (*SHIPPED, replace(softmax.instruction, computes=computes)))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("changes, length, reason", [
     ({}, 8, ""),
     ({"operators": ("qbelow_max", "qbelow_max")}, 8,

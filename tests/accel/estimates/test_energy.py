@@ -142,6 +142,7 @@ def test_layers_and_units_add_up(name) -> None:
     assert sum(found.operations.values()) > 0
 
 
+@pytest.mark.slow
 def test_a_second_unit_of_vector_is_counted() -> None:
     """What a unit takes is its own; what load writes, it writes to a copy for each reader."""
     two = reversed_but_vectors(MACHINE.config)

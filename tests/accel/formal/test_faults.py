@@ -30,6 +30,7 @@ def first_of_each(faults, length: int) -> list:
             for place, (fault, kind) in enumerate(zip(faults, kinds, strict=True))]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("body, right, wrong", first_of_each(BODIES, 1))
 def test_in_a_datapath(monkeypatch, body, right, wrong):
     made = Fault(DATAPATH, right, wrong).module_with_it()
@@ -124,6 +125,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("claims, module, right, wrong", first_of_each(FAULTS, 2))
 def test_in_a_part(claims, module, right, wrong):
     claims = claims or PARTS[module]
@@ -131,6 +133,7 @@ def test_in_a_part(claims, module, right, wrong):
     assert False in decided(claims(made))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("claims, module", [(queues, QUEUE), (relays, QUEUE), *(
     (claims, module) for module, claims in PARTS.items())])
 def test_without_a_fault_all_holds(claims, module):

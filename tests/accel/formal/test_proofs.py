@@ -24,6 +24,7 @@ SMALL = load_machine("ecp5-1x2x2")
 CYCLES = 12
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("body", ["gemm", "add", "max", "mul", "shr", "requantize", "lookup"])
 def test_bodies_of_the_smallest_machine(body):
     (claim,) = (one for one in datapath_claims(SMALL) if one.instruction == body)

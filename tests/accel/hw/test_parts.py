@@ -128,6 +128,7 @@ def compare(make, drive, output, known, platform=None):
     assert different == []
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("platform", [ECP5(), Scarce()], ids=["blocks", "scarce"])
 @pytest.mark.parametrize("width, rows, granularity", [
     *((width, rows, granularity) for granularity in (None, 8)

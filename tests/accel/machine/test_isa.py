@@ -27,6 +27,7 @@ def test_words_have_512_bits(layout: data.Layout) -> None:
     assert layout.size == isa.WORD_BITS == 8 * isa.WORD_BYTES == 512
 
 
+@pytest.mark.one_in(2)
 @any_layout
 @given(data=st.data())
 def test_fields_survive_encoding(layout: data.Layout, data) -> None:

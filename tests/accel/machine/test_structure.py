@@ -124,6 +124,7 @@ def test_functional_and_timed_agree_on_machines_of_two_units_of_vector(make) -> 
                machine.structure.units) == runs["cycle"].cycles
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("make", [Machine, pytest.param(reversed_units, marks=pytest.mark.slow),
                                   reversed_but_vectors])
 def test_bytes_are_counted_for_the_unit_that_moves_them(make) -> None:

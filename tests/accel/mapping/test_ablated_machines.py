@@ -39,6 +39,7 @@ def softmax(net: Net, x: str) -> str:
                         mult=40000, shift=36, zp=-120, lo=-128, hi=127)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", [
     pytest.param(one.name, marks=() if one.name in QUICK else pytest.mark.slow)
     for one in SHIPPED if one.name not in UNITS])
@@ -67,6 +68,7 @@ def test_the_reason_says_what_is_missing(name: str, build, reason: str) -> None:
     assert AccelTarget(without(name)).refusal(graph, graph.nodes[0]) == reason
 
 
+@pytest.mark.slow
 def test_a_machine_with_all_instructions_computes_the_network() -> None:
     """All but what no shipped instruction computes: places."""
     net, graph = network()

@@ -40,6 +40,7 @@ def layers(net: Net) -> str:
     return net.dense(net.flatten(net.average(spread)), 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["int16", "int48 of int16", *(
     pytest.param(name, marks=pytest.mark.slow) for name in ("int24", "int40 of int16", "int48"))])
 def test_every_layer_is_right(name) -> None:

@@ -11,7 +11,7 @@ from compiler.graph import Graph, evaluate
 from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import MACHINES, TINY, machine
-from tests.support.slow_cases import each_once, some_fast
+from tests.support.slow_cases import each_once
 
 TWO = machine("2x8x8")
 
@@ -76,7 +76,8 @@ AXES = [((1, 9, 10), 1, 1), ((2, 5, 16), 1, 3), ((2, 5, 16), 2, 3), ((2, 5, 16),
 """A shape, an axis, and the extent of what is joined there."""
 
 
-@some_fast(11, "machine, first, shape, axis, extent", [
+@pytest.mark.one_in(11)
+@pytest.mark.parametrize("machine, first, shape, axis, extent", [
     (machine, first, *axis) for first in ("input", "constant") for axis in AXES
     for machine in ("tiny-1x4x4", "2x8x8", "1x32x16")])
 def test_any_axis(machine: str, first: str, shape: tuple[int, ...], axis: int,

@@ -1,6 +1,7 @@
 """Weights of few bits with a factor for each channel and group of inputs, right to the bit."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -24,7 +25,6 @@ from tests.support.decoders import machine, made
 from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
 from tests.support.machines import MACHINES, PACKED
-from tests.support.slow_cases import some_fast
 
 SMALL = Machine(replace(PACKED.config, name="small", wgt_bytes=512, res_bytes=64, acc_bytes=512,
                         out_bytes=64, par_bytes=128))
@@ -101,8 +101,9 @@ def test_bytes_in_memory(most, moved):
     assert {"gemm", "mul", "add", "requantize"} <= names
 
 
-@some_fast(8, "name, most", [(name, most) for name in ("tiny-1x4x4", "small", "packed", "2x8x8")
-                             for most in (127, 1000)])
+@pytest.mark.one_in(8)
+@pytest.mark.parametrize("name, most", [
+    *product(("tiny-1x4x4", "small", "packed", "2x8x8"), (127, 1000))])
 def test_simulators_agree(name, most):
     net = GroupedNet(5)
     graph = net.graph(net.grouped(net.input(3, 48), 10, 16, most))
@@ -110,6 +111,7 @@ def test_simulators_agree(name, most):
     assert_simulators_agree(NAMES[name], program, net.samples())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", [
     "small", "2x8x8", *(pytest.param(name, marks=pytest.mark.slow)
                         for name in ("packed", "tiny-1x4x4"))])
@@ -205,6 +207,7 @@ def test_of_equal_bytes_groups_are_as_large_as_can_be():
 # A decoder
 
 
+@pytest.mark.slow
 def test_tokens_of_a_decoder_are_those_of_the_processor():
     """All its layers between the first and the last; on a machine of few buffers, too."""
     one = made("llama", True, DecoderSizes(1, 32, 4, 2, 48, 12), 8)

@@ -6,7 +6,6 @@ import pytest
 from accel.mapping.target import AccelTarget
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import MACHINES, TINY
-from tests.support.slow_cases import some_fast
 
 NAMES = ("tiny-1x4x4", "2x8x8", "1x32x16")
 CASES = [((1, 9, 10), (1,), 0), ((3, 5, 10), (1,), 1), ((7, 10), (0,), 1),
@@ -21,7 +20,8 @@ def mean(net: Net, x: str, axes: tuple[int, ...], keepdims: int) -> str:
                         mult=min(round((1 << shift) / count), 65535), zp=3, lo=-100, hi=127)
 
 
-@some_fast(7, "machine, before, shape, axes, keepdims", [
+@pytest.mark.one_in(7)
+@pytest.mark.parametrize("machine, before, shape, axes, keepdims", [
     (machine, before, *case) for case in CASES for before in ("input", "rescale", "product")
     for machine in NAMES])
 def test_means(machine: str, before: str, shape, axes, keepdims: int) -> None:
@@ -49,7 +49,8 @@ def test_means_that_are_refused(shape, axes, keepdims: int, reason: str) -> None
     assert AccelTarget(TINY).refusal(graph, graph.nodes[-1]) == reason
 
 
-@some_fast(4, "machine, shape", [
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("machine, shape", [
     (machine, shape) for shape in ((1, 9, 10), (2, 5, 16), (7, 10), (2, 3, 4, 9), (1, 1, 9))
     for machine in NAMES])
 def test_a_constant_is_added(machine: str, shape: tuple[int, ...]) -> None:

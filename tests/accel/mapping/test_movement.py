@@ -10,7 +10,6 @@ from compiler.graph import Graph
 from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import MACHINES, TINY
-from tests.support.slow_cases import some_fast
 
 names = st.sampled_from(("tiny-1x4x4", "2x8x8", "1x32x16", "short", "short-batch"))
 channels = st.integers(1, 40)
@@ -78,7 +77,8 @@ ROWS: list[tuple[tuple[int, ...], list[tuple[int, int, int]]]] = [
     ((6, 12), [(1, 6, 3), (0, 12, 5)]), ((2, 2, 3, 4, 5), [(0, 2, 1), (1, 2, 1)])]
 
 
-@some_fast(47, "machine, shape, sides, before, after", [
+@pytest.mark.one_in(47)
+@pytest.mark.parametrize("machine, shape, sides, before, after", [
     (machine, *case, before, after) for machine in ("tiny-1x4x4", "2x8x8", "1x32x16")
     for case in ROWS for before in ("input", "rescale", "product")
     for after in ("product", "matrices", "reshape", "output", "slice")])
@@ -144,7 +144,8 @@ def test_slices_that_are_refused() -> None:
         "it takes 2 of 3 images; with batches of 2 the accelerator takes them all")
 
 
-@some_fast(5, "machine, size, side, plain, moved", [
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("machine, size, side, plain, moved", [
     (machine, size, side, plain, moved) for machine in ("tiny-1x4x4", "1x32x16")
     for size in ((3, 4), (1, 1)) for side in ((1, 3, 1), (0, 4, 2), (3, 4, 1))
     for plain in (True, False) for moved in (True, False)])
@@ -176,7 +177,8 @@ def test_reshapes_that_keep_the_channels_copy_nothing(plain: bool) -> None:
     assert not any("reshape" in name for name, _ in program.layers)
 
 
-@some_fast(6, "machine, plain, images", [
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("machine, plain, images", [
     (machine, plain, images) for images in (1, 2) for plain in (True, False)
     for machine in ("tiny-1x4x4", "2x8x8", "1x32x16", "short-batch")])
 def test_pads(machine: str, plain: bool, images: int) -> None:

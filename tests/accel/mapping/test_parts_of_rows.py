@@ -11,6 +11,7 @@ from tests.support.partial_streams import below_of
 from tests.support.softmax_graphs import softmax_graph
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", [
     (24, 40), pytest.param((3, 8), marks=pytest.mark.slow), (5, 2, 9)], ids=str)
 def test_vector_goes_on_from_what_the_unit_has_stored(rng, shape):

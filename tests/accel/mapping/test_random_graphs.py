@@ -71,6 +71,7 @@ def layered(net: Net, x: str, rng: Random) -> str:
 STEPS = (transposed, reshaped, sliced, joined, averaged, layered, layered)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(12), range(12, 24), pytest.param(
     range(24, 300), marks=pytest.mark.slow)])
 def test_random_graphs(seeds: range) -> None:

@@ -15,7 +15,6 @@ from compiler.graph import Graph, evaluate, optimize, partition, subgraph
 from compiler.quantize import quantize
 from tests.support.integer_graphs import Net, run_program
 from tests.support.machines import MACHINES, TINY
-from tests.support.slow_cases import some_fast
 
 SHAPES = ((1, 3, 31, 8), (2, 6, 17, 9), (1, 1, 40, 5))
 """Images, channels, length, and channels of the layers."""
@@ -69,7 +68,9 @@ def assert_equal(graph: Graph, machine: Machine, simulators) -> None:
             np.testing.assert_array_equal(found[name], wanted)
 
 
-@some_fast(6, "name, shape", [*product(["2x8x8", "tiny-1x4x4"], (*SHAPES[1:], SHAPES[0]))])
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("name, shape", [
+    *product(["2x8x8", "tiny-1x4x4"], (*SHAPES[1:], SHAPES[0]))])
 def test_one_segment_has_all_layers(name: str, shape) -> None:
     graph = on_accelerator(network(*shape), MACHINES[name])
     ops = [node.op for node in graph.nodes]

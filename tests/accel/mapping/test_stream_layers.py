@@ -49,6 +49,7 @@ def executed(machine: lockstep.Machine, program: AccelProgram) -> set[str]:
     return names - {"load", "store", "finish"}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shape, changes", [
     ((3, 8), {}), ((5, 2, 9), {}), ((1, 1), {}), ((2, 3, 50), {"res_bytes": 256, "out_bytes": 64}),
     ((5, 2, 9), {"batch": 2, "acc_bytes": 2048}), ((3, 9), {"block_in": 8, "inp_bytes": 4096})],
@@ -94,6 +95,7 @@ def test_a_program_takes_no_less_than_its_bound(shape) -> None:
         assert bound.dram_bytes <= dram_bytes(machine, program).sum()
 
 
+@pytest.mark.slow
 def test_what_is_between_may_be_a_result(rng):
     machine, shape = machine_of(), (8, 8)
     program = assert_right(machine, softmax_graph(shape, between=True), {"x": rows(rng, shape)})

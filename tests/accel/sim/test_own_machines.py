@@ -118,6 +118,7 @@ def same(report: Report) -> str:
     return report.difference.describe() if report.difference else ""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", [
     name if place % 3 == 0 else pytest.param(name, marks=pytest.mark.slow)
     for place, name in enumerate(MACHINES)])
@@ -129,6 +130,7 @@ def test_directed_programs_hold_every_form(name):
     assert held >= set(forms(machine))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", [
     "lanes of a row", "sums of 48 bits", *(pytest.param(name, marks=pytest.mark.slow) for name in (
         "many products", "records of one's own",

@@ -84,6 +84,7 @@ FORMS = {"llama": (LLAMA, little_decoders.llama, llama_logits),
          "gpt": (GPT, little_decoders.gpt, gpt_logits)}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_decoder_makes_the_logits_of_the_whole_sequence(form, tmp_path, rng) -> None:
     metadata, drawn, logits = FORMS[form]
@@ -125,6 +126,7 @@ def test_files_of_blocks_are_their_numbers(kind, tmp_path, rng) -> None:
     np.testing.assert_allclose(found, llama_logits(rounded, np.array([3, 1, 4])), atol=2e-4)
 
 
+@pytest.mark.slow
 def test_q4_0_is_taken_as_groups_of_32(tmp_path, rng) -> None:
     """Weights of few bits in groups are those of the file, and one segment of the accelerator. One
     layer has all kinds of products.

@@ -103,6 +103,7 @@ def test_gradients_of_a_network(network: Callable[[], Graph], rng: np.random.Gen
             slope(graph, "loss", inputs, direction), rel=1e-6, abs=1e-8), name
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("network", [cnn, transformer])
 def test_the_cpu_computes_them(network: Callable[[], Graph], rng: np.random.Generator) -> None:
     graph = network()

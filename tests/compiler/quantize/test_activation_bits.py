@@ -80,6 +80,7 @@ def test_accumulators_of_other_bits_are_refused(samples) -> None:
         quantize(FLOAT, samples, accumulator_bits=20)
 
 
+@pytest.mark.slow
 def test_a_machine_of_24_bits_takes_what_is_quantized_for_it(samples) -> None:
     """Every layer, as the weights leave room for sums; with 16 bits those whose weights do."""
     for accumulator, layers in (("int24", 7), ("int16", 4)):

@@ -122,6 +122,7 @@ def decibels(real: np.ndarray, other: np.ndarray) -> float:
     return 10 * np.log10(np.sum(real**2) / max(np.sum((real - other)**2), 1e-30))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "place"), CASES)
 def test_it_is_quantized(float_model, onnx_runtime, rng, name, place) -> None:
     samples = rng.standard_normal((4, *SHAPE[1:]), np.float32)
@@ -139,6 +140,7 @@ def test_it_is_quantized(float_model, onnx_runtime, rng, name, place) -> None:
     assert decibels(real, quantized) > PRICE_DB
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", DROPPED)
 def test_a_relu_is_merged_through_it(float_model, rng, name) -> None:
     """The model leaves the batch open, so the result holds for other batches than the samples'."""

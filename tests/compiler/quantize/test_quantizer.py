@@ -52,6 +52,7 @@ def samples(rng) -> np.ndarray:
     return rng.standard_normal((32, 4, 8, 8), np.float32)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("options", [{}, {"observer": "percentile", "percentile": 99},
                                      {"observer": "mse"}, ALL])
 def test_every_operator(float_model, onnx_runtime, samples, options) -> None:

@@ -32,6 +32,7 @@ FORMS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rate", [(), (RUNS,)])
 @pytest.mark.parametrize("batch", [1, "n"])
 @pytest.mark.parametrize("form", FORMS)

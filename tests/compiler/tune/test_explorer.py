@@ -65,6 +65,7 @@ def strategies() -> Mapping[str, Strategy]:
             "random": at_random, "grid": grid}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["guided", "estimate", "descent"])
 def test_it_finds_the_best_where_chance_does_not(name: str) -> None:
     explorer = Explorer(Bowl(), strategies()[name], Limits(trials=TRIALS))
@@ -96,6 +97,7 @@ def test_the_model_saves_trials(seed: int) -> None:
     assert best[0] < 0.7 * best[1]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_no_plan_is_proposed_twice_and_all_are_in_the_end(name: str) -> None:
     explorer = Explorer(Bowl(3, 7), strategies()[name])

@@ -129,6 +129,7 @@ def drawn(space: GenericSpace, count: int, seed: int = 0) -> Sequence[str]:
     return plans
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "core"), [
     *((name, CORE) for name in EXPRESSIONS), ("product", SHARED), ("softmax", SHARED)])
 def test_random_schedules_compute_the_same_bits(name: str, core: VectorCore) -> None:

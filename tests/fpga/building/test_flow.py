@@ -103,6 +103,7 @@ json.dump({'modules': {'top': {'cells': cells, 'ports': {}}}}, open('top.json', 
     assert cells["product"]["connections"]["RST0"] == cells["product$tie0"]["connections"]["Z"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["yosys", "nextpnr"])
 def test_another_version_makes_its_own(tools, which):
     """What one version has made, and what follows from it, is not taken for another's."""
@@ -156,6 +157,7 @@ json.dump(report, open(given['--report'], 'w'))
     assert not list(routed.folder.glob("planned*"))     # it is large
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("routed, mhz", [
     pytest.param((70.0,), 70.0, marks=pytest.mark.slow), ((64.5, 82.0), 82.0),
     pytest.param((50.0, 55.0), 55.0, marks=pytest.mark.slow)])

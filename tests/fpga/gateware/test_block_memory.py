@@ -11,12 +11,12 @@ from fpga.gateware import block_memory
 from fpga.gateware.block_memory import BlockMemory
 from tests.support.machines import TINY, machine
 from tests.support.memory_port import agree, requests_of, transfer
-from tests.support.slow_cases import some_fast
 
 SPACE = 4 << 12
 
 
-@some_fast(5, "config, eager, banks", [*product(
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("config, eager, banks", [*product(
     (TINY.config, machine("2x8x8").config), (1.0, 0.4), (1, 4))])
 def test_random_requests(config, eager, banks, monkeypatch):
     monkeypatch.setattr(block_memory, "BANK_ROWS", SPACE // config.bus_bytes // banks)

@@ -52,6 +52,7 @@ def test_random_requests(config, eager):
     agree(read, expected)
 
 
+@pytest.mark.slow
 def test_a_stream_of_reads_fills_the_chips_bus():
     """Two bytes a cycle, but for opening rows and refreshes."""
     config = machine("2x8x8").config
@@ -61,6 +62,7 @@ def test_a_stream_of_reads_fills_the_chips_bus():
     assert (cycles - begin) * 2 < 1.12 * 63 * 64
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clock", [44_444_444, pytest.param(88_888_889, marks=pytest.mark.slow)])
 def test_clocks_at_which_ras_and_rp_are_shorter_than_rc(clock):
     """A refresh, too, waits for what is left of a row's cycle."""
@@ -82,6 +84,7 @@ def test_beyond_the_chip_there_are_errors():
     assert read[2][0] == 0x01020304 and read[3][0] == 5
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("rule", ["rcd", "rp", "ras", "rc", "rfc", "wr", "mrd", "refresh", "init"])
 def test_the_model_notices_a_controller_that_breaks_a_rule(rule):
     # So fast, and so slow a chip, that each rule is what holds a command back.

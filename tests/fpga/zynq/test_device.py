@@ -81,6 +81,7 @@ def test_digits(board, bitstream):
     assert np.all(board.memory[:PLACE] == 0xC3)
 
 
+@pytest.mark.slow
 def test_figures_and_selftest_as_behind_a_line(board, bitstream, monkeypatch):
     """Nothing is repeated or dropped here, and that is said."""
     monkeypatch.setattr("fpga.selftest.LINK_ROUNDS", 2)

@@ -261,6 +261,7 @@ def test_keys_change_with_what_a_source_says(monkeypatch, tmp_path) -> None:
     assert len(seen) == 3 * len(keys())
 
 
+@pytest.mark.slow
 def test_all_that_takes_part_is_a_source() -> None:
     """With the cache of all tests, in which is what C++ compilers made for the accelerator."""
     env = {name: text for name, text in os.environ.items() if name != "LOCKSTEP_CACHE"} | SHARED

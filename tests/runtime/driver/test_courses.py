@@ -58,6 +58,7 @@ def course_of(trainer: lockstep.Trainer, path: Path) -> Course:
                   {"data": "rows"})
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("end", [5, 7])
 def test_what_continues_gives_the_same_bits(course: Course, end: int) -> None:
     """Also from between two epochs; an end that is no multiple of `every` is kept as well."""

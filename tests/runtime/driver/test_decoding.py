@@ -73,6 +73,7 @@ def test_a_float_network_decodes_too() -> None:
         np.testing.assert_allclose(made[0], logits[position], rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_accelerator_puts_rows_where_they_belong(monkeypatch) -> None:
     """One stream for all tokens, of which the driver moves few words; no cache is copied twice."""
     step, whole = accelerated(), wanted(PLACES)
@@ -115,6 +116,7 @@ def test_what_is_remembered_from_elsewhere_reaches_the_accelerator() -> None:
         np.testing.assert_array_equal(made["logits"][0], whole["logits"][position])
 
 
+@pytest.mark.slow
 def test_no_more_places_are_read_than_the_position_needs() -> None:
     """Tokens around the border of two streams, twice; all equal to those of the whole network."""
     step, whole, x = accelerated(), wanted(PLACES), tokens("llama", PLACES)
@@ -128,6 +130,7 @@ def test_no_more_places_are_read_than_the_position_needs() -> None:
             assert [run.places for run in step.runs] == [16 if position < 16 else 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "target"), [
     ("llama", "cpu"), *(pytest.param(*one, marks=pytest.mark.slow) for one in (
         ("gpt", "accel,cpu"), ("gpt", "cpu"), ("llama", "accel,cpu")))])
@@ -175,6 +178,7 @@ def test_inputs_wrong() -> None:
         lockstep.decoder("x.onnx", states={})
 
 
+@pytest.mark.slow
 def test_tokens_and_calls_in_threads_leave_nothing_behind() -> None:
     """What Python has allocated after some rounds, and after more, each with new threads."""
     step, module = decoder(), lockstep.compile(chain("product", 3), "cpu")

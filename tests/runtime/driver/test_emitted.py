@@ -29,6 +29,7 @@ def module():
             for target in ("cuda:emulated", "opencl", "metal", "cpu")}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", TARGETS)
 def test_kernels_buffers_and_launches(kind: str, module) -> None:
     """Every value that a call names is a buffer; those of one block that a kernel of a GPU uses do
@@ -142,6 +143,7 @@ def test_wrong_requests(options: list[str], message: str, capsys) -> None:
     assert " ".join(capsys.readouterr().err.split()) == f"lockstep: error: {message}"
 
 
+@pytest.mark.slow
 def test_bytes_on_the_device_are_those_that_are_allocated(module) -> None:
     """What the emulation has allocated after a call, without what rounds up its addresses."""
     one = module["cuda:emulated"]

@@ -50,6 +50,7 @@ def same_bits(first: lockstep.Trainer, second: lockstep.Trainer) -> bool:
         name: array.tobytes() for name, array in second.state.items()}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("name", "share"), [("residual", 0.4), ("branching", 0.4)])
 def test_the_plan_is_within_the_budget_and_bits_are_the_same(name: str, share: float) -> None:
     rng = np.random.default_rng(0)

@@ -196,6 +196,7 @@ def test_what_is_killed_again_and_again_finds_the_same(tmp_path: Path, strategy:
     assert len(last.seen) + measured == len(whole.seen)
 
 
+@pytest.mark.slow
 def test_a_search_finds_the_front_of_a_grid_with_an_eighth_of_it(records: Records) -> None:
     found = exploration(records, *VARIED, strategy="search", trials=24)
     found.run(MadeUp())

@@ -391,6 +391,7 @@ def test_constants_lie_side_by_side_at_their_alignment() -> None:
     assert data == b"\0\1\2" + bytes(13) + arrays["b"].tobytes() + b"\7\0\0\0"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("machine", "instruction"), [
     ("aarch64", "llvm.aarch64.neon.sdot"), ("x86-64-v3", "llvm.x86.avx2.pmadd.wd"),
     *(pytest.param(*one, marks=pytest.mark.slow) for one in (

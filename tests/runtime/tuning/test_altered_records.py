@@ -65,6 +65,7 @@ def outcome(graph: Graph, target: str, path: Path, records: list[tuple[Task, str
     return "right"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("make", "target"), [
     (floats, "cpu"), pytest.param(integers, "cpu", marks=pytest.mark.slow),
     (integers, "accel:tiny-1x4x4")])

@@ -187,6 +187,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL,
                                                                 marks=pytest.mark.slow)])
 def test_a_search_that_is_ended_leaves_nothing(tmp_path, number: int) -> None:

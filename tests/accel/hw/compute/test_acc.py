@@ -14,6 +14,7 @@ def granted(ctx, dut):
     return ctx.get(dut.gemm.granted), ctx.get(dut.vector.granted)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.config.name)
 def test_each_unit_in_its_bank(machine):
     """Random reads and writes of both units at once, one of each a cycle, banks exchanged."""

@@ -13,7 +13,6 @@ from accel.machine.timing import TIMING
 from tests.accel.hw.test_parts import Platformed, Scarce, dp16kd
 from tests.support.amaranth_sim import ready, stalls
 from tests.support.effort import tries
-from tests.support.slow_cases import some_fast
 
 CONFIGS = {n: replace(preset("tiny-1x4x4"), bus_bytes=n) for n in (4, 16, 64)}
 
@@ -50,7 +49,8 @@ def play(config, platform, *testbenches):
     simulation.run(*(bench(dut.part) for bench in testbenches), max_cycles=9000)
 
 
-@some_fast(5, "platform, bus_bytes, depth, slow", [
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("platform, bus_bytes, depth, slow", [
     *product(PLATFORMS, CONFIGS, (1, 2, 8), (0.0, 0.98))])
 def test_keeps_its_own_in_order(platform, bus_bytes, depth, slow):
     config, rng = replace(CONFIGS[bus_bytes], queue_depth=depth), random.Random(depth)

@@ -77,6 +77,7 @@ def results():
     return dict(zip(ENDS, found))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", ENDS)
 def test_ends(results, name):
     run, _, _ = results[name]
@@ -166,6 +167,7 @@ def two_layers(machine: Machine, rows: int, blocks: int) -> AccelProgram:
     return AccelProgram.assemble(machine, stream, weights=data, activations_bytes=256)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p_stall", [pytest.param(0, marks=pytest.mark.slow), 0.4])
 @pytest.mark.parametrize("machine", [
     TINY, pytest.param(WIDE, marks=pytest.mark.slow)], ids=lambda m: m.config.name)

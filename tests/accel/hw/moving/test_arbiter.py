@@ -55,6 +55,7 @@ def write_all(client, beats, stall):
     return testbench
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("p_stall", [0, 0.4])
 def test_three_clients_share_a_memory(p_stall):
     rng, dut = random.Random(1), Arbiter(CONFIG)

@@ -31,6 +31,7 @@ def served(dut: Channels, config: AccelConfig, memories: list[Memory]) -> list:
             for memory, port in zip(memories, config.memory_ports, strict=True)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("channels", [2, 4])
 @pytest.mark.parametrize("p_stall", [pytest.param(0, marks=pytest.mark.slow), 0.4])
 def test_clients_see_one_memory_in_the_order_of_their_requests(channels: int, p_stall: float):

@@ -63,6 +63,7 @@ def test_every_alignment(source, target):
         assert sum(step["take"] for step in mine) == beats
 
 
+@pytest.mark.slow
 def test_the_longest_run():
     found, _ = steps([{"source": 3, "target": 5, "run": 65535}])
     assert move(found) == {5 + i: 3 + i for i in range(65536)}
@@ -74,6 +75,7 @@ def test_filling_takes_nothing():
     assert not any(step["take"] or step["late"] for step in found)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("source", range(8))
 def test_beats_that_the_run_before_has_taken(source):
     """Runs that begin in beats of the run before: a step a chunk, and no beat is taken twice."""

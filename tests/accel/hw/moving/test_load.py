@@ -82,6 +82,7 @@ def run(config, programs, latency=4, memory_stall=0.0, token_stall=0.0, cycles=3
     return memory, buffers, events
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("memory_stall, token_stall", [
     pytest.param(0, 0, marks=pytest.mark.slow), (0.4, 0.5)])
 @pytest.mark.parametrize("config", [
@@ -184,6 +185,7 @@ LONG = {"aligned": {"run": 512}, "up": {"run": 511, "address": 1},
             "run": 100, "pad_value": 9, "loops": [{"extent": 5, "before": 9, "buffer": 101}]}}
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", [*LONG, *SHORT])
 @pytest.mark.parametrize("config", [NARROW, WIDE], ids=["narrow", "wide"])
 def test_one_step_a_cycle(config, name):
@@ -222,6 +224,7 @@ def test_requests_run_ahead_of_data():
     assert accepted[20] == accepted[19] + 2             # one cycle for the start
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("fields, index, status", [
     ({"buffer": BUFFERS.index("out"), "run": 4}, 1, Status.ILLEGAL),
     ({"buffer": 7, "run": 4}, 1, Status.ILLEGAL),

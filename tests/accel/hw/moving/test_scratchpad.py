@@ -91,6 +91,7 @@ def input_matches(config: AccelConfig, geometry: BufferGeometry) -> None:
         late=config.rows_of(geometry, writes=False).divides)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("bus_bytes", [4, 8, 64])
 @pytest.mark.parametrize("ports", [1, 3])
 def test_tables_match_an_array_of_bytes(ports, bus_bytes):

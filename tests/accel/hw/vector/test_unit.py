@@ -45,6 +45,7 @@ def issued(out, machine=TINY):
     return [cycle - write - out.started[0] - WAY for cycle, *_ in out.writes]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("refuse", [pytest.param(0.0, marks=pytest.mark.slow), 0.5])
 @pytest.mark.parametrize("machine", [
     pytest.param(machine, marks=pytest.mark.slow if machine is MACHINES[1] else ())
@@ -55,6 +56,7 @@ def test_matches_meaning(machine, refuse):
     assert_means_program(Vector, machine, instructions, refuse=refuse, seed=1)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", EVERY)
 def test_operation_matches_meaning(name):
     rng = random.Random(EVERY.index(name))
@@ -62,6 +64,7 @@ def test_operation_matches_meaning(name):
     assert_means_program(Vector, TINY, instructions, refuse=0.1, seed=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", [OWN, SHORT_SUMS], ids=["own immediates", "sums of 16 bits"])
 def test_other_words_and_lanes_match_meaning(machine):
     rng = random.Random(5)

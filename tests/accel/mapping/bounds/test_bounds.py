@@ -108,6 +108,7 @@ def result_of(net: Net, kind: str, random: Random) -> str:
     return net.conv(x, outputs, **window)
 
 
+@pytest.mark.slow
 def test_no_tiling_is_better_than_its_bound() -> None:
     random, tried = Random(SEED), 0
     print("seed", SEED)
@@ -127,6 +128,7 @@ def test_no_tiling_is_better_than_its_bound() -> None:
     assert tried == 32
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("changes", [
     {"channels": 4, "memory": Dram(latency=0)},
     {"channels": 2, "memory": Dram(latency=9, bytes_per_cycle=1.5)},
@@ -145,6 +147,7 @@ def test_channels_move_no_more_than_their_bound(changes) -> None:
         assert bound_of(machine, layer).cycles <= bound_of(apart, layer).cycles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pool", "add", "below", "convolution"])
 def test_no_tiling_for_two_units_of_vector_is_better_than_its_bound(kind) -> None:
     random, machine = Random(SEED), machine_of("tiny-1x4x4", **TWO)

@@ -30,6 +30,7 @@ def plain() -> Graph:
                               pads=(1, 1, 1, 1)))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("machine", "graph"), [
     (TINY, padded()), (SHORT, padded()), (TINY, plain()), (PACKED, padded(4))],
     ids=["tiny", "short", "rows of windows", "packed"])

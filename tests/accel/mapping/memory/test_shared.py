@@ -66,6 +66,7 @@ def network() -> Net:
     return net
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1024, pytest.param(4096, marks=pytest.mark.slow), 1 << 16])
 def test_a_network_is_right_and_moves_fewer_bytes(size: int) -> None:
     """Bytes of DRAM of the same tiles become bytes of the scratchpad, in the cycle simulator's
@@ -99,6 +100,7 @@ def test_rows_between_two_layers_lie_in_a_ring(pool: dict[str, tuple[int, ...]])
     assert shared_bytes(machine, program).sum() >= 2 * 64 * 12 * 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", [{}, {"kernel": (3, 3), "pads": (1, 1, 1, 1)}])
 def test_blocks_of_channels_come_by_rows_where_a_ring_is_to_be_small(
         pool: dict[str, tuple[int, ...]]) -> None:
@@ -134,6 +136,7 @@ def test_what_tiles_are_expected_to_keep_is_about_what_a_ring_takes(
     assert kept_traffic(TINY.config, *shapes, groups[0][0].tiles) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["softmax", "two_vectors"])
 def test_machines_with_own_units(name: str) -> None:
     net, own = network(), load_machine(f"examples/machines/{name}.py")

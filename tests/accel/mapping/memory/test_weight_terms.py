@@ -1,6 +1,7 @@
 """Weights of more bits than gemm takes: a sum of terms, each a pass over the same inputs."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,7 +14,6 @@ from accel.sim.timed import cycle
 from compiler.ops.records.weights import terms_of
 from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
 from tests.support.machines import MACHINES, HALVED, TINY, example
-from tests.support.slow_cases import some_fast
 
 PRODUCTS = {
     "convolution": lambda net, x: net.conv(x, 9, (3, 2), pads=(1, 0, 1, 2), pad_value=5),
@@ -57,7 +57,8 @@ def test_more_terms_than_three_are_refused() -> None:
     assert str(error.value) == "its weights must be sums of 3 int8, not reach -20 and 382"
 
 
-@some_fast(7, "name, machine", [(name, machine) for name in PRODUCTS for machine in MACHINES])
+@pytest.mark.one_in(7)
+@pytest.mark.parametrize("name, machine", [*product(PRODUCTS, MACHINES)])
 def test_differences_of_bytes(name: str, machine: str) -> None:
     graph, samples = wide_graph(name)
     assert_right(MACHINES[machine], graph, samples)

@@ -113,6 +113,7 @@ def test_many_at_once_cost_what_each_does() -> None:
     assert replace(COST, kept=np.array(3)).single == replace(COST, kept=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooled", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_the_simulator_likes_what_the_formula_likes(pooled: bool) -> None:
     """The chosen tiling of a convolution, alone or with a pool, is among the best."""

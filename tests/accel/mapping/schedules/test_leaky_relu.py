@@ -12,7 +12,7 @@ from accel.mapping.target import AccelTarget
 from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
 from tests.support.machines import LONG, MACHINES, TINY
-from tests.support.slow_cases import each_once, some_fast
+from tests.support.slow_cases import each_once
 
 
 @settings(max_examples=tries(8))
@@ -38,7 +38,8 @@ PRODUCTS = {
 }
 
 
-@some_fast(17, "name, machine, plain", [
+@pytest.mark.one_in(17)
+@pytest.mark.parametrize("name, machine, plain", [
     (name, machine, plain) for name in PRODUCTS for machine in MACHINES for plain in (False, True)])
 def test_products_with_a_slope(name: str, machine: str, plain: bool) -> None:
     """Two requantizations of the sums in acc, and their maximum."""

@@ -39,6 +39,7 @@ def test_windows_of_any_size(name, images, channels, kernel, more, average, padd
     assert_right(MACHINES[name], net.graph(y), net.samples(), threads)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "shape"), [
     ("tiny-1x4x4", (2, 9, 33, 29)), ("tiny-1x4x4", (1, 4, 2, 700)), ("2x8x8", (3, 11, 80, 70)),
     ("1x32x16", (2, 33, 127, 41)), ("pynq-1x16x16", (1, 20, 112, 112))])

@@ -1,5 +1,7 @@
 """Products whose sums meet a residual in acc, right to the bit."""
 
+from itertools import product
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +13,6 @@ from accel.sim.timed import cycle
 from tests.support.effort import tries
 from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
 from tests.support.machines import HALVED, MACHINES, TINY
-from tests.support.slow_cases import some_fast
 
 
 def rows(net: Net, _: str) -> str:
@@ -37,7 +38,8 @@ def graph_of(name: str, **options):
     return net.graph(PRODUCTS[name](net, net.rescale(net.input(3, 8, 6, 5)))), net.samples()
 
 
-@some_fast(7, "name, machine", [(name, machine) for name in PRODUCTS for machine in MACHINES])
+@pytest.mark.one_in(7)
+@pytest.mark.parametrize("name, machine", [*product(PRODUCTS, MACHINES)])
 def test_products_meet_residuals(name: str, machine: str) -> None:
     graph, samples = graph_of(name)
     for threads in (1, 2):

@@ -93,6 +93,7 @@ def _some(shape: Shape, every: int) -> list[Tiles]:
             *list(tiles_in_pieces(shape))[::every if shape.weighted else 1]]
 
 
+@pytest.mark.one_in(3)
 @any_operator
 def test_a_schedule_takes_what_its_tiles_need(operator) -> None:
     """Never more, and no less where the window does not reach over the edge."""
@@ -258,6 +259,7 @@ def test_sizes_of_pieces() -> None:
     assert len(pieces_of(10**8)) < 20000
 
 
+@pytest.mark.one_in(3)
 @any_operator
 def test_every_tiling_computes_the_same(operator, rng) -> None:
     """Sampled tilings of the scheduled program, by the interpreter."""

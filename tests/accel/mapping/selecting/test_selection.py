@@ -303,6 +303,7 @@ def test_reading_one_buffer_twice_costs_a_cycle() -> None:
     assert instructions(Machine(TINY.config, (*SHIPPED, twice)), graph) == ["twice"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", MACHINES)
 def test_constants_of_channels_are_parameters(name: str) -> None:
     for shape, axis in ((IMAGE, 1), (ROWS, 1), ((2, 5, 20), 2)):

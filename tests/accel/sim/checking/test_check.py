@@ -45,6 +45,7 @@ def with_field(name, **fields):
     return lambda one: (replace(one, fields={**one.fields, **fields}) if one.name == name else one)
 
 
+@pytest.mark.slow
 def test_the_rtl_agrees_and_every_bin_is_filled(monkeypatch):
     """The quick run has fewer programs than the command; those of this seed fill every bin too."""
     seen, count = [], COUNT // 5 if Effort.quick else COUNT

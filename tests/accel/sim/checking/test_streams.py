@@ -37,6 +37,7 @@ def test_simulators_agree(make, config) -> None:
     assert report.left_out == ("cycle",)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("make", [picks_of, both_of])
 def test_directed_programs_are_legal_where_units_read_the_same_buffers(make) -> None:
     machine = make(None)

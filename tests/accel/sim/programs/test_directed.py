@@ -47,6 +47,7 @@ def with_scratchpad(block_out, shared_cycles):
     return machine, case
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("block_out", [4, 256])
 def test_load_reads_the_shared_scratchpad(block_out):
     """Without one there is no such program."""

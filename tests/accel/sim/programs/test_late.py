@@ -16,6 +16,7 @@ WIDE = Machine(replace(preset("tiny-1x4x4"), name="wide", batch=2, block_in=8, b
                        wgt_bytes=8192, acc_bytes=8192, bus_bytes=16))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("machine", [MACHINE, WIDE, PACKED], ids=["tiny", "wide", "packed"])
 def test_late_programs_end_as_they_say(machine):
     ends = set()

@@ -154,6 +154,7 @@ def compiled(box: Box, late: tuple[str, ...] = (), cold: tuple[str, ...] = ()) -
     return library
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("late", [(), ("b", "c")])
 @pytest.mark.parametrize("build", [bitwise, arithmetic, parts, processes, swapped, memories, queue,
                                    submodules])

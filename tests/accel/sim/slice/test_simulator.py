@@ -24,6 +24,7 @@ MACHINE = Machine(preset("tiny-1x4x4"))
 HARDWARE = Path(cycle.__file__).parents[2] / "hw"
 
 
+@pytest.mark.slow
 def test_programs_and_faults_take_the_cycles_of_the_cycle_simulator() -> None:
     seen = set()
     for case in cases(MACHINE, tries(20), 3):

@@ -87,6 +87,7 @@ def test_it_is_that_of_the_cycle_simulator_with_two_units_of_vector() -> None:
         require_equal(machine, case)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [few_of, pytest.param(both_of, marks=pytest.mark.slow)])
 def test_it_adds_up_to_the_counters_of_any_machine(make) -> None:
     machine = make()

@@ -82,6 +82,7 @@ def digits() -> AccelProgram:
     return module.accelerated[0].program
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_a_network_takes_the_cycles_of_the_rtl(digits, memory):
     run, rtl = both(digits, dram=MEMORIES[memory])
@@ -89,6 +90,7 @@ def test_a_network_takes_the_cycles_of_the_rtl(digits, memory):
     require_equal(run, rtl)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_random_programs_take_the_cycles_of_the_rtl(memory):
     for seed in range(tries(20)):
@@ -128,6 +130,7 @@ def rows(machine: Machine, seed: int, count: int = 40) -> AccelProgram:
     return AccelProgram.assemble(machine, [*stream, finish()], io_bytes=2048)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_rows_that_overlap_take_the_cycles_of_the_rtl(memory):
     for seed in range(4):
@@ -249,6 +252,7 @@ def test_fetch_reads_beyond_the_memory_as_the_rtl_does():
         require_equal(run, rtl)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(tries(150)))
 def test_broken_programs_take_the_cycles_of_the_rtl(seed):
     """Words with a few bits turned over: every kind of end, in every state of the machine."""

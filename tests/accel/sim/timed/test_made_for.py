@@ -89,6 +89,7 @@ def test_its_own_hardware_is() -> None:
     assert cycle.measure(MACHINE, program).simulator == "cycle"
 
 
+@pytest.mark.slow
 def test_hardware_is_recorded_if_programs_agree(other_hardware, monkeypatch, tmp_path, capsys
                                                 ) -> None:
     record = tmp_path / "made_for.toml"

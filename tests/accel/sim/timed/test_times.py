@@ -54,6 +54,7 @@ def difference(own: Machine, count: int, longest: int = 1 << 20, rtl: str = "ver
     return ""
 
 
+@pytest.mark.slow
 def test_every_number_may_be_another_one():
     assert difference(machine(EVERY), tries(20), 100, rtl="slice") == ""
 

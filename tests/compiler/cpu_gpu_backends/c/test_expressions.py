@@ -127,6 +127,7 @@ def others():
 GROUPS = {"integers": integers, "floats": floats, "casts": casts, "others": others}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("flags", [
     ("-O0",), pytest.param(("-O3", "-march=native"), marks=pytest.mark.slow),

@@ -45,6 +45,7 @@ def given(graph: Graph) -> dict[str, np.ndarray]:
             for name in graph.inputs}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shape", [
     (3, 10, 5, 3, 2), (4, 6, 7, 1), (33, 33, 2), (16, 16, 5, 3, 1, 16), (8, 8, 4, 3, 1, 2),
     (3, 3, 7), (3, 2, 4), (8, 64, 3), *(pytest.param(shape, marks=pytest.mark.slow) for shape in (

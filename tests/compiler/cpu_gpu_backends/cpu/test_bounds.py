@@ -23,6 +23,7 @@ def test_buffers_flush_against_pages_without_access(side, tmp_path):
     assert cases[-1] == "all" and len(cases) > 80
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("side", "change"), [
     ("end", "no masks"), pytest.param("start", "no masks", marks=pytest.mark.slow),
     ("start", "one scratch element less")])

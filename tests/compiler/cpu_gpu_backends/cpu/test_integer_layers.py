@@ -92,6 +92,7 @@ def without(monkeypatch, features: str) -> None:
     monkeypatch.setenv("LOCKSTEP_CPU_WITHOUT", ",".join(names))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("features", ["", "avx512f avxvnni", "avx2", "fma"])
 def test_layers_are_exact(monkeypatch, features: str) -> None:
     without(monkeypatch, features)

@@ -53,6 +53,7 @@ def algorithm(graph: Graph) -> Program:
 QUICK = ((SHAPES[1], True, "opencl"), (SHAPES[2], False, "cuda"))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("shape", "masked", "dialect"), [
     pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
     for case in product(SHAPES, (False, True), DEVICES)], ids=str)
@@ -65,6 +66,7 @@ def test_attention_is_one_kernel(shape: Shape, masked: bool, dialect: str) -> No
     assert_near(computed(dialect, graph, inputs), attention(inputs, masked))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "rows"), [
     pytest.param(shape, rows, marks=() if (shape, rows) == (SHAPES[1], 16) else pytest.mark.slow)
     for shape in SHAPES[:2] for rows in ROWS], ids=str)
@@ -112,6 +114,7 @@ def test_a_grid_has_so_many_blocks() -> None:
         assert found and set(rows_of(found)) == rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "dialect"), [
     (SHAPES[4], "cuda"), *(pytest.param(*one, marks=pytest.mark.slow) for one in (
         (SHAPES[1], "opencl"), (SHAPES[1], "cuda"), (SHAPES[4], "opencl")))], ids=str)
@@ -123,6 +126,7 @@ def test_transposes_in_front_are_in_the_kernel(shape: Shape, dialect: str) -> No
     assert_near(computed(dialect, graph, inputs), attention(inputs, masked=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("order", "dialect"), [
     ((3, 2, 0, 1), "opencl"), *(pytest.param(*one, marks=pytest.mark.slow) for one in (
         ((3, 2, 0, 1), "cuda"), *product(((0, 2, 1, 3), (0, 1, 3, 2)), DEVICES)))], ids=str)
@@ -158,6 +162,7 @@ def test_a_transpose_that_others_read_is_stored() -> None:
     assert alone == "transpose" and fused.startswith("transpose+transpose+matmul+")
 
 
+@pytest.mark.slow
 def test_queries_that_are_keys_are_turned_before() -> None:
     """A product has two different buffers."""
     net = Heads(1, 2, 40, 40, 20, turned=True)
@@ -170,6 +175,7 @@ def test_queries_that_are_keys_are_turned_before() -> None:
     assert_near(computed("opencl", graph, inputs), evaluate(graph, inputs)["y"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", [
     "cuda", pytest.param("opencl", marks=pytest.mark.slow)])
 def test_heads_that_share_keys_and_values(dialect: str) -> None:
@@ -185,6 +191,7 @@ def test_a_head_without_a_scale() -> None:
     assert len(names(net.finish([net.attend(scaled=False)]))) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scaled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_what_is_computed_from_the_result_is_in_the_kernel(scaled: bool) -> None:
     net = Heads(1, 2, 40, 56, 20)
@@ -196,6 +203,7 @@ def test_what_is_computed_from_the_result_is_in_the_kernel(scaled: bool) -> None
     assert_near(found["positive"], evaluate(graph, inputs)["positive"])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kept", [
     "scaled", "weights",
     *(pytest.param(kept, marks=pytest.mark.slow) for kept in ("scores", "powers"))])
@@ -241,6 +249,7 @@ def test_weights_that_are_the_second_operand_wrong() -> None:
     assert attention_of(Schedule(program)) is None
 
 
+@pytest.mark.slow
 def test_rows_of_softmax_that_are_one_kernel() -> None:
     """As many as fit into shared memory twice."""
     for columns, count in ((4096, 1), (4097, 4)):

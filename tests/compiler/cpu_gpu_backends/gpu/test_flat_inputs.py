@@ -47,6 +47,7 @@ def one_by_one() -> Graph:
     return net.finish([net.op("relu", net.conv(net.op("relu", y), 136, 1))])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("archs", "word"), [
     (("sm_90a",), "TensorMap x0_map0"),
     pytest.param((), "const half* __restrict__ x0", marks=pytest.mark.slow)])

@@ -89,6 +89,7 @@ def wanted(inputs: dict[str, np.ndarray]) -> np.ndarray:
     return np.maximum(a @ b.swapaxes(-1, -2), 0)
 
 
+@pytest.mark.slow
 def test_a_product_with_nothing_behind_it(rng) -> None:
     """By the schedule that is chosen."""
     for shape in ((70, 600, 264), (256, 196, 256))[:1 if Effort.quick else 2]:
@@ -100,6 +101,7 @@ def test_a_product_with_nothing_behind_it(rng) -> None:
         np.testing.assert_array_equal(found, inputs["a"].astype(float) @ inputs["b"].T)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", [
     name if name in ("ragged", "s8, one group", "in turns, one group")
     else pytest.param(name, marks=pytest.mark.slow) for name in CASES])
@@ -120,6 +122,7 @@ def test_what_a_kernel_is_made_of() -> None:
     assert [buffer.name for buffer in launch.arguments] == ["d"]
 
 
+@pytest.mark.slow
 def test_nvrtc_compiles_it_without_spills() -> None:
     for name in ("in turns", "s8, one group", "bf16, several"):
         text = generate(case(name).program).text
@@ -280,6 +283,7 @@ def test_types_of_a_kind_are_those_of_mma() -> None:
 # What the emulation finds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("line", "reason"), [
     ("barrier_wait(&free", "a barrier must not have more signals than it waits for"),
     ("products_end();", None),

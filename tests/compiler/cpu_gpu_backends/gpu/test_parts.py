@@ -35,6 +35,7 @@ LONG = {"ragged": product("product", 2, 19, 387, 37),
         "whole": product("product", 1, 64, 512, 64), "pixels": product("conv", 67, 24, 5, 3, 1, 1)}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dialect, device", [("opencl", OpenClDevice), ("cuda", EmulatedDevice)])
 @pytest.mark.parametrize("name", ["ragged", *(
     pytest.param(name, marks=pytest.mark.slow) for name in ("whole", "pixels"))])
@@ -90,6 +91,7 @@ def integers(kind: str) -> Graph:
                                 net.input(2, 3001, 72, name="b")))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["few channels", "matmul", *(
     pytest.param(kind, marks=pytest.mark.slow) for kind in ("window", "one tap", "dense"))])
 def test_integers_in_parts_are_equal_to_the_bit(kind: str, rng) -> None:
@@ -104,6 +106,7 @@ def test_integers_in_parts_are_equal_to_the_bit(kind: str, rng) -> None:
         np.testing.assert_array_equal(found[value], wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision, bound", [
     ("f16", 2**-10), pytest.param("tf32", 2**-10, marks=pytest.mark.slow)])
 def test_products_in_less_precision_in_parts(precision: str, bound: float, rng) -> None:
@@ -118,6 +121,7 @@ def test_products_in_less_precision_in_parts(precision: str, bound: float, rng) 
     assert (np.abs(found - exact) <= bound * sizes).all() and found.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, parts", [
     ("window", Parts(2, 1)), pytest.param("few terms", Parts(3), marks=pytest.mark.slow), *(
         pytest.param("window", parts, marks=pytest.mark.slow)

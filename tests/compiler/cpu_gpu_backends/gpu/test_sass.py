@@ -72,6 +72,7 @@ def test_a_row_for_each_kernel(monkeypatch, capsys) -> None:
         "| product | yes | 0.5 | 0.5 | 1.0 | 1.0 | 100 | 104 | 1024 | 0 | 0 |", "", "NVRTC 13.0."]
 
 
+@pytest.mark.slow
 def test_loops_of_tensor_cores_are_tight() -> None:
     """At most two other instructions for each product, nothing spilled."""
     product = matmul_tensor_cores(4096, 4096, 4096, "f16")

@@ -28,6 +28,7 @@ def task_of(graph: Graph, model: str = "") -> Task:
     return task
 
 
+@pytest.mark.slow
 def test_plans_of_any_point_compute_the_same() -> None:
     graph, device = product(19, 24, 33), gpu_device("opencl")
     space = GpuTarget("opencl", "opencl").space(task := task_of(graph))

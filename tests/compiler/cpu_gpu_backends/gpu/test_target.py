@@ -78,6 +78,7 @@ def check(dialect: str, cases: list[OperatorCase]) -> None:
             np.testing.assert_array_equal(found.reshape(wanted.shape), wanted, str(case))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dialect, step", [("opencl", 29), ("cuda", 27)])
 def test_operators_equal_the_reference(dialect: str, step: int) -> None:
     check(dialect, CASES[::step])
@@ -129,6 +130,7 @@ NETWORKS = {"rows": softmax(), "long": softmax((1, 300)), "short": softmax((2, 1
             "block": block(), "views": halves()}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "dialect"), [
     pytest.param(name, dialect, marks=pytest.mark.slow if (place + turn) % 2 else ())
     for place, name in enumerate(NETWORKS) for turn, dialect in enumerate(DEVICES)])
@@ -167,6 +169,7 @@ PRODUCTS = {
     "stem": product("conv", 3, 33, 20, 5, 2, 2)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [
     "ragged", *(pytest.param(name, marks=pytest.mark.slow) for name in PRODUCTS
                 if name != "ragged")])
@@ -214,6 +217,7 @@ CHAINS = (
     ("int64", (1, 64, 24, 24), "longlong2"), ("float32", (1, 1, 259, 256), "float4"))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dialect", ["cuda", "opencl", "metal"])
 def test_chains_load_and_store_vectors(dialect: str, rng) -> None:
     """Vectors have 16 bytes where elements follow each other and threads enough are left."""
@@ -279,6 +283,7 @@ CONVOLUTIONS = {
     "one tap": ((2, 48, 19, 20), 33, (1, 1), (2, 2), (0, 1, 0, 0), 3)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [
     "windows of padding alone", *(
         pytest.param(name, marks=pytest.mark.slow)
@@ -356,6 +361,7 @@ def tensor_products(segment: GpuSegment, name: str) -> list[bool]:
             for step in segment.steps if step.code and step.group.name.startswith(name)]
 
 
+@pytest.mark.slow
 def test_layers_of_one_batch_go_to_tensor_cores() -> None:
     """The first dimension of tokens is 1; what follows the product reads its sums there."""
     net = FloatNet(1, 72, 96)
@@ -365,6 +371,7 @@ def test_layers_of_one_batch_go_to_tensor_cores() -> None:
     assert tensor_products(halves_of(graph), "matmul") == [True, True]
 
 
+@pytest.mark.slow
 def test_a_stem_goes_to_tensor_cores() -> None:
     """Rows of windows of 28 numbers, which are no multiple of 32."""
     net = FloatNet(1, 3, 30, 32)
@@ -393,6 +400,7 @@ def test_products_of_int8_on_tensor_cores_have_no_race(rng) -> None:
         for buffer, value in zip(program.inputs, group.inputs, strict=True)})
 
 
+@pytest.mark.slow
 def test_products_in_less_precision_where_it_is_asked_for(rng) -> None:
     graph = product("product", 2, 35, 19, 77)
     inputs = {name: rng.standard_normal(graph.values[name].shape).astype(np.float32)
@@ -433,6 +441,7 @@ def test_tiles_take_what_fits_in_shared_memory() -> None:
     assert {buffer.shape[1] for buffer in shared} == {4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow)
                                        for seed in range(1, 8))])
 def test_random_networks_fused_unfused_and_by_numpy(seed: int) -> None:

@@ -67,6 +67,7 @@ def assert_rounded(found: np.ndarray, inputs: Values, kind: str, masked: bool) -
     assert 1e-7 < error < UNITS[kind] + 1e-5
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind, shape", CASES, ids=str)
 def test_attention_is_one_kernel(kind: str, shape: Shape) -> None:
     net = Heads(*shape)
@@ -80,6 +81,7 @@ def test_attention_is_one_kernel(kind: str, shape: Shape) -> None:
     assert_rounded(found, inputs, kind, masked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, shape", [
     ("tf32", SHAPES[1]), *(pytest.param(kind, shape, marks=pytest.mark.slow) for kind, shape in (
         ("f16", SHAPES[2]), ("bf16", SHAPES[3])))], ids=str)
@@ -96,6 +98,7 @@ def test_keys_with_their_depth_last(kind: str, shape: Shape) -> None:
     assert_rounded(found.transpose(0, 2, 1, 3), inputs, kind, masked=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["f16", pytest.param("tf32", marks=pytest.mark.slow)])
 def test_heads_of_all_batches_beside_each_other(kind: str) -> None:
     """As PyTorch has them: values[keys, batch * heads, width]. The place of a head in it is no loop
@@ -117,6 +120,7 @@ def test_heads_of_all_batches_beside_each_other(kind: str) -> None:
     assert_rounded(found, {**inputs, "values": values}, kind, masked=False)
 
 
+@pytest.mark.slow
 def test_rows_and_columns_in_one_dimension_are_left_to_threads() -> None:
     """No tile of values[keys * width, heads] lies together."""
     heads, count, width = 3, 33, 24
@@ -134,6 +138,7 @@ def test_rows_and_columns_in_one_dimension_are_left_to_threads() -> None:
     assert_rounded(found, {**inputs, "values": values}, "f16", masked=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "place"), [
     ("tf32", -1), *(pytest.param(*one, marks=pytest.mark.slow) for one in (
         ("f16", 0), ("f16", 3), ("f16", -1), ("tf32", 0), ("tf32", 3)))])

@@ -110,6 +110,7 @@ def programs_of_all() -> list[Program]:
 DIALECTS = ("cuda", "opencl", "metal")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_operator(rng: np.random.Generator, dialect: str) -> None:
     try:

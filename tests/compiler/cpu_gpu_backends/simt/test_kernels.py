@@ -20,7 +20,6 @@ from runtime.devices.opencl import OpenClDevice
 from tests.support.effort import Effort
 from tests.support.gpu_cases import CASES, CUDA_CASES, DTYPES, GpuCase, random_inputs
 from tests.support.metal import computed_as_cxx
-from tests.support.slow_cases import some_fast
 
 
 def test_there_are_enough_combinations() -> None:
@@ -73,6 +72,7 @@ def cuda():
     return EmulatedDevice(), codes("cuda", compiled(CASES + CUDA_CASES))
 
 
+@pytest.mark.one_in(3)
 @each(CASES)
 def test_opencl(opencl, rng: np.random.Generator, case: GpuCase) -> None:
     device, codes = opencl
@@ -80,6 +80,7 @@ def test_opencl(opencl, rng: np.random.Generator, case: GpuCase) -> None:
     case.check(inputs, compute(device, codes[str(case)], inputs))
 
 
+@pytest.mark.one_in(4)
 @each(CASES + CUDA_CASES)
 def test_cuda_without_a_gpu(cuda, rng: np.random.Generator, case: GpuCase) -> None:
     device, codes = cuda
@@ -87,7 +88,8 @@ def test_cuda_without_a_gpu(cuda, rng: np.random.Generator, case: GpuCase) -> No
     case.check(inputs, compute(device, codes[str(case)], inputs))
 
 
-@some_fast(3, "case", [(case,) for case in CASES[::-17]])
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("case", CASES[::-17])
 def test_metal_as_cxx(rng: np.random.Generator, case: GpuCase) -> None:
     inputs = random_inputs(case.program, rng)
     case.check(inputs, computed_as_cxx(generate(case.program, "metal"), inputs))
@@ -119,6 +121,7 @@ def or_skip(compile_all: Callable[..., Any], *arguments: str) -> Any:
         pytest.skip(str(error))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", [
     one if one == gpu_resources.ARCHITECTURES[-1] else pytest.param(one, marks=pytest.mark.slow)
     for one in gpu_resources.ARCHITECTURES])

@@ -185,6 +185,7 @@ def readers() -> dict[str, Stmt]:
     }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("reader", readers())
 def test_what_is_accepted_is_right(reader: str) -> None:
     accepted = 0

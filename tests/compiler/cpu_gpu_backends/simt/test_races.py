@@ -29,6 +29,7 @@ PLANTED = [(name, mode) for name in SMALL for mode in MODES] + [(name, "cuda") f
 FAST = [(name, [*MODES][place % 2]) for place, name in enumerate(SMALL)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "mode"), [
     pytest.param(*one, marks=() if one in FAST else pytest.mark.slow) for one in PLANTED])
 def test_no_shipped_schedule_has_a_race(rng, name: str, mode: str) -> None:
@@ -49,6 +50,7 @@ def without(kernels: SimtProgram) -> Iterator[SimtProgram]:
                                                 *kernels.kernels[place + 1:]))
 
 
+@pytest.mark.slow
 def test_every_missing_barrier_is_found_and_no_barrier_is_idle(rng) -> None:
     """Which says both that the checker sees and that barriers stand only where they must."""
     planted = found = 0

@@ -97,6 +97,7 @@ def programs() -> dict[str, Program]:
     return {name: make().program for name, (make, _) in SCHEDULES.items()}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dialect", ["cuda", "opencl", "metal"])
 def test_one_text_for_all_sizes(programs, rng, dialect: str) -> None:
     try:
@@ -112,6 +113,7 @@ def test_one_text_for_all_sizes(programs, rng, dialect: str) -> None:
                                           err_msg=f"{code.name} {n} {m}")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", [
     pytest.param(name, marks=pytest.mark.slow if name == "product_ragged" else ())
     for name in SCHEDULES])

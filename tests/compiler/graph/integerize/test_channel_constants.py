@@ -10,7 +10,6 @@ from compiler.graph.division.partition import ACCEL, partition, subgraph
 from tests.support.effort import Effort
 from tests.support.integer_graphs import assert_right
 from tests.support.machines import MACHINES
-from tests.support.slow_cases import some_fast
 
 
 def vector(one, shape, low: float = 0.1, high: float = 2.0) -> str:
@@ -37,7 +36,8 @@ SHAPES = [((2, 5, 6, 7), (5, 1, 1), 1), ((2, 5, 6, 7), (1, 5, 1, 1), 1), ((2, 7,
           ((3, 20), (1, 20), 1)]
 
 
-@some_fast(5, "name, shape, constant, axis", [
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("name, shape, constant, axis", [
     (name, *case) for name in FUNCTIONS for case in SHAPES])
 def test_they_are_a_factor_and_an_offset(qdq, layer_differences, name: str, shape, constant,
                                          axis: int) -> None:

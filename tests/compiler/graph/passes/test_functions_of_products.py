@@ -65,6 +65,7 @@ def test_they_are_a_product_and_a_table(qdq, form: str, name: str) -> None:
     assert wanted.std() > 0.3 and np.abs(found - wanted).max() <= 1.01 * 10 / 255
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [
     "conv", "sum", pytest.param("dense", marks=pytest.mark.slow)])
 def test_steps_may_be_coarser_below_zero(qdq, form: str) -> None:
@@ -145,6 +146,7 @@ def test_for_others_that_read_an_accelerator_computes_twice(qdq, case: str, step
         assert np.abs(found - wanted).max() <= 1.01 * most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("node_seconds", "on_host"), [(1e-7, True), (1e-2, False)])
 def test_auto_costs_no_more_than_the_host_with_passes_of_its_own(
         qdq, monkeypatch, node_seconds: float, on_host: bool) -> None:
@@ -179,6 +181,7 @@ def test_of_those_that_bend_sums_the_nearest_comes_between() -> None:
     assert found is not None and found.slope in (0.35, 0.42)
 
 
+@pytest.mark.slow
 def test_the_accelerator_computes_them(qdq) -> None:
     one = qdq(seed=4, opset=18)
     assert_on_accelerators(one, optimize(convert(model_of(one, "conv", FUNCTIONS["hardswish"]))))

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from compiler.frontend import convert
 from compiler.graph import Builder, Graph, TensorType, evaluate, optimize, standard_passes, verify
 from compiler.graph.passes import QuantizedConstants
-from tests.support.slow_cases import some_fast
 
 DTYPES = ("int8", "uint8", "int16", "uint16", "int32")
 
@@ -84,8 +83,10 @@ FITS = {None: {*STEPS}, 0: MOVES - {"split"} | {"number", "neg"},
 """What has one scale, or one for each slice along an axis, by the axis of the scales before."""
 
 
-@some_fast(3, "name, axis, dtype", [(name, axis, dtype) for place, name in enumerate(STEPS)
-                                    for axis in FITS for dtype in DTYPES[place % 2::2]])
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name, axis, dtype", [
+    (name, axis, dtype) for place, name in enumerate(STEPS)
+    for axis in FITS for dtype in DTYPES[place % 2::2]])
 def test_what_moves_or_scales_gives_integers(name: str, axis: int | None, dtype: str) -> None:
     one = Constant(len(name) + (axis or 5))
     graph = one.graph(STEPS[name](one, one.dequantized((4, 6, 5), axis, dtype)))
@@ -201,7 +202,8 @@ def test_products_of_them_are_integer_layers(qdq, layer_differences, name: str) 
     assert np.abs(found - wanted).max() <= 1.01 * 0.05
 
 
-@some_fast(3, "seed", [(seed,) for seed in range(12)])
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("seed", range(12))
 def test_values_stay_whatever_the_weight_is(qdq, seed: int) -> None:
     """Zero points, signs, and what lies between: those without integers stay in float."""
     one = qdq(seed=seed)

@@ -61,6 +61,7 @@ def test_a_nan_is_the_greatest_and_the_first_or_last_of_its_kind() -> None:
     assert made["argmin_1"].tolist() == [4, 4, 3, 3, 4]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("target", "dtype"), [
     *((target, dtype) for target in ("cpu", "cuda") for dtype in ("float32", "float16")),
     ("opencl", "float32"), pytest.param("c", "float32", marks=needs_c)])

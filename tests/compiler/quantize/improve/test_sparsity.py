@@ -20,6 +20,7 @@ def test_the_largest_of_a_few_inputs_stay(rng) -> None:
                  == np.sort(np.abs(groups), axis=3)[..., 2:, :]).all())
 
 
+@pytest.mark.slow
 def test_layers_between_the_first_and_the_last() -> None:
     made = quantize(HERE / "digits-float.onnx", held_out()[0][:4], sparsity="2:4")
     assert made.sparse == ("conv2", "conv3", "conv4", "conv5")

@@ -40,6 +40,7 @@ def needed(model: onnx.ModelProto) -> list[int]:
 
 # ---- which layers ------------------------------------------------------------------------------
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("given", "wanted"), [
     (4, [8, 4, 4, 4, 4, 8]), ({"*": 4, "conv3": 2, "dense": 4}, [8, 4, 2, 4, 4, 4]),
     (["4", "conv2=8", "conv3=2", "conv3=4"], [8, 8, 4, 4, 4, 8]), *(
@@ -147,6 +148,7 @@ def test_onnx_runtime_runs_it_alike(samples) -> None:
 
 # ---- budgets -----------------------------------------------------------------------------------
 
+@pytest.mark.slow
 def test_a_budget_widens_the_worst_layers_before_any_falls_back(samples) -> None:
     """The more is asked, the more layers get 8 bits; with all of them it is as without."""
     eight, counts = quantize(FLOAT, samples).decibels, []
@@ -159,6 +161,7 @@ def test_a_budget_widens_the_worst_layers_before_any_falls_back(samples) -> None
     assert counts[0] == 4 and 0 < counts[1] < 4 and counts[-1] == 0
 
 
+@pytest.mark.slow
 def test_a_budget_that_eight_bits_miss_leaves_none_with_fewer(samples) -> None:
     quantized = quantize(FLOAT, samples, weight_bits=4, budget="60dB")
     assert quantized.fell_back and set(bits(quantized).values()) <= {8}

@@ -28,6 +28,7 @@ def names(graph: Graph) -> list[str]:
     return [group.name for group in CpuTarget().groups(CpuTarget().lowered(graph)).groups]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape, masked", [
     pytest.param(shape, masked, marks=() if shape in SHAPES[1:3] else pytest.mark.slow)
     for shape, masked in zip(SHAPES, itertools.cycle((True, False)))], ids=str)

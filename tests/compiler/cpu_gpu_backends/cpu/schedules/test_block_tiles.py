@@ -48,6 +48,7 @@ def tile(made: Program) -> tuple[int, ...]:
     return next((shape[1], shape[3]) for shape in shapes if len(shape) == 5)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("width", "vectors"), [
     (1, AVX512), (7, AVX2), (13, SSE), (17, AVX512), (31, TWO_PRODUCTS)])
 def test_rows_of_any_width(width: int, vectors: Vectors) -> None:
@@ -162,6 +163,7 @@ WORD_CASES = [
     ("qpacked_matmul", QUANTIZED, (17, 9), (6, 5, 16, 2))]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("case", BYTE_CASES, ids=lambda case: case[0])
 @pytest.mark.parametrize("vectors", [AVX512, AVX2, SSE, Vectors(sets.AVX512, True),
                                      Vectors(replace(sets.AVX2, registers=8), True)], ids=str)
@@ -185,6 +187,7 @@ def test_bytes_are_added_four_at_a_time(case, vectors: Vectors) -> None:
     assert len(np.unique(found)) > 9
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("case", "vectors", "near"), [
     pytest.param(case, vectors, near, id=f"{case[0]}-{place}-{vectors}-{near}",
                  marks=pytest.mark.slow if (place + turn + near) % 2 else ())

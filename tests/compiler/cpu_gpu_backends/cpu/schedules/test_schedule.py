@@ -23,6 +23,7 @@ def loops(op: str, attrs: dict, *shapes: tuple[int, ...], dtype: str = "float32"
     return [s.var.name for s in walk_stmts(made.body) if isinstance(s, For)]
 
 
+@pytest.mark.slow
 def test_rows_are_walked_in_all_kinds_of_reductions_and_results_stay_the_same() -> None:
     """To the bit."""
     walked = set()

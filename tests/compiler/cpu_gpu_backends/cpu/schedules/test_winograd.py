@@ -15,7 +15,6 @@ from compiler.ops.families.convolutions import convolved_sums
 from compiler.plans import PlanRefused, Recorder, Table, Task
 from runtime.artifact.host import sizes_of
 from tests.support.float_graphs import assert_near, inputs_of
-from tests.support.slow_cases import some_fast
 
 MOST = {2: 8, 4: 64}
 """The bounds of docs/cpu.md, in roundings of the largest sum of sizes of products."""
@@ -38,7 +37,8 @@ def ops(segment) -> list[str]:
     return [node.op for node in segment.graph.nodes if "winograd" in node.op]
 
 
-@some_fast(3, "shape, outputs, pads, size", [(*image, size) for image in (
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("shape, outputs, pads, size", [(*image, size) for image in (
     ((2, 5, 7, 13), 33, (0, 2, 1, 0)), ((1, 33, 9, 4), 5, (2, 0, 0, 1)),
     ((1, 16, 8, 8), 16, (1, 1, 1, 1)), ((3, 20, 3, 3), 20, (1, 1, 1, 1))) for size in (2, 4)])
 def test_images_of_any_size(shape, outputs: int, pads, size: int) -> None:
@@ -51,7 +51,8 @@ def test_images_of_any_size(shape, outputs: int, pads, size: int) -> None:
     assert threads(inputs)["y"].tobytes() == found.tobytes()
 
 
-@some_fast(5, "size, channels, sign", [*product((2, 4), (16, 64, 256), (0, 1))])
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("size, channels, sign", [*product((2, 4), (16, 64, 256), (0, 1))])
 def test_errors_are_within_the_bound(size: int, channels: int, sign: int) -> None:
     """The bound holds for numbers of both signs and for positive ones, and is at most 100 times
     the error."""
@@ -182,7 +183,8 @@ def images(graph: Graph, extreme: bool = False) -> dict[str, np.ndarray]:
             for name in graph.inputs}
 
 
-@some_fast(4, "shape, outputs, pads, size, residual", [
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("shape, outputs, pads, size, residual", [
     (*image, size, residual) for image in (
         ((2, 5, 7, 13), 33, (0, 2, 1, 0)), ((1, 33, 9, 4), 5, (2, 0, 0, 1)),
         ((1, 16, 8, 8), 16, (1, 1, 1, 1)), ((3, 20, 3, 3), 20, (1, 1, 1, 1)))

@@ -11,7 +11,6 @@ from compiler.cpu_gpu_backends.llvm import Processor, build
 from compiler.ir import interpret, lower
 from compiler.te import ARITHMETIC, BITWISE, COMPARISONS, Binary, Call
 from tests.compiler.cpu_gpu_backends.checks import FLOATS, INTEGERS, edges, marked, pairs
-from tests.support.slow_cases import some_fast
 
 DIVISIONS = ("div", "floordiv", "mod")
 EXACT = ("abs", "sqrt", "floor", "ceil", "rint")
@@ -43,8 +42,9 @@ def binary(op: str, dtype: str, a: np.ndarray, b: np.ndarray) -> None:
     assert_same(te.compute(a.shape, lambda i: Binary(op, x[i], y[i]), "y"), {"a": a, "b": b})
 
 
-@some_fast(3, "op, dtype", [*product(sorted((ARITHMETIC | BITWISE | COMPARISONS)
-                                            - {"div", "rshift_rne"}), INTEGERS)])
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("op, dtype", [*product(sorted((ARITHMETIC | BITWISE | COMPARISONS)
+                                                       - {"div", "rshift_rne"}), INTEGERS)])
 def test_integers(op, dtype):
     a, b = pairs(dtype)
     if op in DIVISIONS:
@@ -70,7 +70,8 @@ def test_division_by_zero_does_not_trap(op, dtype):
     kernel.compute({"a": np.arange(4).astype(dtype), "b": np.zeros(4, dtype)})
 
 
-@some_fast(3, "op, divisor, dtype", [*product(
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("op, divisor, dtype", [*product(
     ["floordiv", "mod"], [1, 2, 3, 8, 100, -1, -2, -5], INTEGERS)])
 def test_constant_divisors(op, divisor, dtype):
     if divisor < 0 and dtype.startswith("u"):
@@ -89,7 +90,8 @@ def test_rounding_shift(dtype):
     binary("rshift_rne", dtype, values, amounts)
 
 
-@some_fast(3, "op, amount, dtype", [*product(
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("op, amount, dtype", [*product(
     ["shl", "shr"], [0, 1, 7, 8, 16, 31, 32, 64, 100], INTEGERS)])
 def test_constant_shifts(op, amount, dtype):
     a, _ = pairs(dtype)
@@ -133,7 +135,8 @@ def test_extrema_of_floats_by_their_bits(op, dtype, monkeypatch):
     assert np.signbit(zeros).tolist() == [op == "min"] * 2
 
 
-@some_fast(3, "function, dtype", [*product((*EXACT, *FUNCTIONS), FLOATS)])
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("function, dtype", [*product((*EXACT, *FUNCTIONS), FLOATS)])
 def test_functions(function, dtype):
     values = edges(dtype)
     x = te.placeholder(values.shape, dtype, "a")
@@ -165,7 +168,8 @@ def test_absolute_values_of_integers(dtype):
     assert_same(te.compute(values.shape, lambda i: te.abs(x[i]), "y"), {"a": values})
 
 
-@some_fast(3, "source, target", [*product((*INTEGERS, *FLOATS, "bool"), repeat=2)])
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("source, target", [*product((*INTEGERS, *FLOATS, "bool"), repeat=2)])
 def test_casts(source, target):
     values = edges(source)
     if source in FLOATS and target in INTEGERS:     # NumPy leaves the rest to the processor

@@ -20,7 +20,7 @@ from runtime.devices.emulated import EmulatedDevice
 from tests.support.kernels import compute
 from runtime.devices.opencl import OpenClDevice
 from tests.support.effort import Effort
-from tests.support.slow_cases import some_fast, some_of_each
+from tests.support.slow_cases import some_of_each
 
 ROWS, COLUMNS, DEPTH, STEPS = 5, 6, 10, 7
 Arrays = dict[str, np.ndarray]
@@ -181,7 +181,8 @@ def assert_equal(found: Arrays, expected: Arrays) -> None:
         np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
 
 
-@some_fast(3, "name", [(name,) for name in (*PRODUCTS, *FIRSTS)])
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", (*PRODUCTS, *FIRSTS))
 def test_on_processors(rng, name: str) -> None:
     inputs, expected = case(name, rng)
     assert_equal(interpret(program(name), inputs), expected)
@@ -198,6 +199,7 @@ def test_on_threads(rng, name: str) -> None:
         assert_equal(run_kernels(kernels, inputs), expected)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dialect", ["cuda", "opencl"])
 def test_on_devices(rng, dialect: str) -> None:
     try:
