@@ -64,6 +64,7 @@ def test_all_that_matters_is_recorded(stored: Path) -> None:
     assert one["copies"][0] == "features_QuantizeLinear_Output_stored: cpu -> accel"
 
 
+@pytest.mark.slow
 def test_the_same_tree_differs_in_nothing(stored: Path, texts: list[str], capsys) -> None:
     before = len(texts)
     status = main(["--compare", str(stored)])

@@ -10,6 +10,7 @@ from bench.inputs.stream_networks import ranker
 from runtime.driver.costs import SegmentPrice
 
 
+@pytest.mark.slow
 def test_what_an_inference_takes() -> None:
     floats, samples = ranker(90)
     onnx.checker.check_model(floats)

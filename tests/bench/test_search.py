@@ -9,6 +9,7 @@ from bench.searches import strategies as search
 from bench.searches.strategies import BENCH, Search
 
 
+@pytest.mark.slow
 def test_it_prints_a_line_for_each_shape_and_keeps_the_curves(
         monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
         ) -> None:

@@ -33,7 +33,7 @@ def test_the_text_of_every_step(golden, name: str) -> None:
     golden(f"simt/{name}.cu", "\n".join(parts))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TILINGS)
 def test_every_step_that_is_for_a_gpu_is_right(name: str) -> None:
     """The steps before everything has a place on the GPU are refused, the rest run."""

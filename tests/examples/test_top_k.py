@@ -82,6 +82,7 @@ def orders(shape: tuple[int, ...], count: int, largest: int = 1) -> tuple[Graph,
     return net.graph(*parts), {x: net.rng.integers(-20, 20, shape).astype(np.int8)}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("geometry", "shape", "count", "largest"), [
     ("tiny-1x4x4", (2, 3, 30), 5, 1), ("tiny-1x4x4", (1, 300), 16, 0),
     (GEOMETRIES / "1x32x16.toml", (3, 70), 1, 1), (GEOMETRIES / "2x8x8.toml", (1, 5, 33), 7, 0)])
@@ -129,6 +130,7 @@ def ranking(count: int) -> onnx.ModelProto:
         outputs, [*constants.values()]), opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("count", "layers"), [(5, 4), (MOST + 1, 1)])
 def test_a_network_that_ends_in_top_k(count: int, layers: int) -> None:
     model, x = ranking(count), np.random.default_rng(2).normal(size=(2, 10)).astype(np.float32)

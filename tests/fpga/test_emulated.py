@@ -59,6 +59,7 @@ def test_counters_add_up(tireless):
     assert all(sum(unit.values()) == run.cycles > 0 for unit in run.counters.activity.values())
 
 
+@pytest.mark.slow
 def test_a_host_that_does_not_read():
     """What it was sent waits, as long as it likes; the board can be left all the same."""
     board = EmulatedBoard(TINY).__enter__()

@@ -291,6 +291,7 @@ def test_machines_that_cannot_be_compared(capsys, arguments: list[str], message:
 
 # ---- bench -------------------------------------------------------------------------------------
 
+@pytest.mark.slow
 def test_bench_against_the_run_command(capsys) -> None:
     digits = ROOT / "examples" / "digits" / "digits-int8.onnx"
     said = shown(capsys, "bench", "digits", digits, "--machine", "tiny-1x4x4", "--base",
@@ -327,6 +328,7 @@ def test_instructions_are_counted_in_the_stream(capsys) -> None:
             np.prod([loop["extent"] for loop in one.fields["loops"]]) for one in ran)
 
 
+@pytest.mark.slow
 def test_networks_with_the_memory_of_a_board(capsys) -> None:
     cycles = []
     for memory in ((), ("--memory", "board:ulx3s-85f")):

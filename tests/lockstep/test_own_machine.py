@@ -32,6 +32,7 @@ def there(tmp_path: Path, monkeypatch) -> None:
     Path("mine.py").write_text(OWN)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("target", [
     ["--machine", "mine.py"], ["--target", "accel:mine.py"],
     ["--target", "accel,cpu", "--machine", "mine.py"]])
@@ -48,6 +49,7 @@ def test_auto(capsys) -> None:
     assert "for auto:accel:mine.py,cpu, " in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.slow
 def test_the_width_of_the_bus(capsys) -> None:
     assert main(["run", str(DIGITS), "--machine", "mine.py", "--bus-bytes", "16", "--sim",
                  "functional", "--json", "r.json"]) == 0
@@ -127,6 +129,7 @@ def test_isa(capsys) -> None:
     assert "absdiff      vector  dst = abs(" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_check(capsys, monkeypatch) -> None:
     monkeypatch.setattr(check, "default_simulators", lambda: {
         "functional": lambda machine, case: functional.simulate(machine, case.program,

@@ -110,6 +110,7 @@ def test_certificates_are_not_overwritten(folder, capsys) -> None:
                                        f"certificates yet, and has ca.key.pem\n")
 
 
+@pytest.mark.slow
 @needs_openssl
 def test_trials_run_on_workers_over_tls(scheduler, workers, client) -> None:
     with WorkerPool(scheduler, Certificates.of(client)) as pool:

@@ -36,6 +36,7 @@ def test_what_is_proved_is_told_and_remembered(own_cache, tmp_path, capsys):
     assert any(line.startswith("sub ") and "not proved" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_fault_is_told_with_a_waveform(own_cache, monkeypatch, tmp_path, capsys):
     """And the simulator of Amaranth gives another value than the hardware without the fault."""
     made = Fault(DATAPATH, *BODIES[3][1:]).module_with_it()

@@ -229,6 +229,7 @@ for limit, arguments in {cases!r}:
 """
 
 
+@pytest.mark.slow
 def test_a_disk_that_gets_full(tmp_path) -> None:
     limits = {"--trace": 20000, "--json": 1000, "--output": 100}
     paths = {option: str(tmp_path / f"{option[2:]}.json") for option in limits}
@@ -279,6 +280,7 @@ def test_the_host_has_no_machine(tmp_path, capsys) -> None:
             "others: 4 layers (the target is the host)\n") in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_bus_can_be_overridden(tmp_path) -> None:
     report = tmp_path / "r.json"
     assert run(DIGITS, *TINY, "--bus-bytes", 16, "--json", report) == 0

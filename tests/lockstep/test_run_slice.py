@@ -31,6 +31,7 @@ def test_other_hardware_runs_on_its_slice_and_says_so(monkeypatch, tmp_path, cap
             in capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_energy_of_what_the_slice_runs(monkeypatch, tmp_path):
     """Counted in words: without what vector reads again while it waits, and all else the same."""
     used = []

@@ -21,6 +21,7 @@ def images() -> np.ndarray:
     return data.held_out()[0][:3].astype(np.float32)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("target", [
     "opencl", "cuda:emulated", "accel:tiny-1x4x4,opencl,cpu",
     pytest.param("auto:accel:tiny-1x4x4,opencl,cpu", marks=pytest.mark.slow)])

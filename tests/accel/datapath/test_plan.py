@@ -88,6 +88,7 @@ KINDS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("depth", [1, 2, 5])
 def test_every_kind_of_expression(rng, depth):
     declarations = tuple(vector_op(name, value) for name, value in KINDS.items())
@@ -141,6 +142,7 @@ LANE_OPS = tuple(vector_op(name, value, lanes=lanes, update=update)
                  for name, (value, lanes, update) in LANES.items())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("config", [TINY, BATCHED, replace(BATCHED, vector_beats=2),
                                     replace(TINY, block_out=2, stage_depth=5)],
                          ids=["tiny", "batched", "row by row", "two lanes"])
@@ -346,6 +348,7 @@ def waiting(k, shared):
     return value
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_several_that_wait(rng, depth):
     shared = {"shift": lambda x, a: a >> (x & 31), "product": lambda x, a: x * a,

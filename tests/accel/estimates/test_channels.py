@@ -1,5 +1,7 @@
 """Area of several channels of memory."""
 
+import pytest
+
 from dataclasses import replace
 
 from accel.estimates.area import area
@@ -7,6 +9,7 @@ from accel.machine.config import preset
 from accel.machine.machine import Machine
 
 
+@pytest.mark.slow
 def test_what_lies_before_channels_is_that_of_its_netlist() -> None:
     """Three clients have a queue of 32 beats of 33 or 36 bits for each channel: at least 18 cells
     of 16 rows of 4 bits."""

@@ -64,6 +64,7 @@ def run(layout, nests, p_stall, seed=0, cycles=TIMING.nest_cycles):
     return seen, sum(empty)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("p_stall", [pytest.param(0.0, marks=pytest.mark.slow), 0.4])
 @pytest.mark.parametrize("unit", LAYOUTS)
 def test_matches_nested_loops(unit, p_stall):
@@ -83,6 +84,7 @@ def test_no_cycle_between_instructions(cycles):
     assert empty == 1 + cycles                  # the first load's cycle, and the way out
 
 
+@pytest.mark.slow
 def test_longest_extent():
     loops = [{"extent": 1, "dst": 0, "a": 0, "b": 0} for _ in range(4)]
     loops.append({"extent": 300, "dst": 0, "a": 3, "b": -1 % (1 << 16)})

@@ -45,6 +45,7 @@ def test_rows_of_matrices(name: str, factors: tuple[int, int] | None) -> None:
     assert "gemm" not in names(MACHINES[name], program.words)
 
 
+@pytest.mark.one_in(3)
 @FACTORS
 def test_other_types(factors: tuple[int, int] | None) -> None:
     """Activations of 16 bits, and accumulators of 16 and 48."""

@@ -188,6 +188,7 @@ def test_a_wrong_product_of_ones_own_is_found(monkeypatch):
     assert report.difference is not None and report.difference.text.startswith("l1 ")
 
 
+@pytest.mark.slow
 def test_what_ran_is_told():
     report = check(MACHINES["few operations"], 1, 0, {
         "functional": lambda machine, case: functional.simulate(machine, case.program,

@@ -42,6 +42,7 @@ def test_every_activation_has_them(made, samples) -> None:
     assert made.decibels and short.decibels and made.decibels > short.decibels + 3
 
 
+@pytest.mark.slow
 def test_it_is_what_onnx_runtime_computes(made, samples) -> None:
     """All on the accelerator, to some steps of the output."""
     session = onnxruntime.InferenceSession(made.model.SerializeToString())

@@ -162,6 +162,7 @@ def outlier(one) -> str:
     return one.dense(one.add("Flatten", one.add("GlobalAveragePool", x)), 8, 10, name="classes")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("budget", ["25dB", 1])
 def test_the_outlier_falls_back_under_a_budget(float_model, rng, budget) -> None:
     one = float_model()

@@ -65,7 +65,7 @@ def strategies() -> Mapping[str, Strategy]:
             "random": at_random, "grid": grid}
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["guided", "estimate", "descent"])
 def test_it_finds_the_best_where_chance_does_not(name: str) -> None:
     explorer = Explorer(Bowl(), strategies()[name], Limits(trials=TRIALS))

@@ -160,6 +160,7 @@ def test_nothing_is_lost_or_doubled_by_writers_that_are_killed(path: Path) -> No
         assert [*records] == sorted(expected, key=lambda one: one.order)
 
 
+@pytest.mark.slow
 def test_processes_make_a_database_at_the_same_time(path: Path) -> None:
     script = ("import sys; from tests.support.records import Path, Records, record;\n"
               "sys.stdin.read(1)\n"

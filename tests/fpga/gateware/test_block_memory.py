@@ -45,6 +45,7 @@ def test_beyond_the_memory_there_are_errors():
     assert read[2][0] == read[3][0] == 0x01020304
 
 
+@pytest.mark.slow
 def test_it_is_made_of_block_rams():
     text = rtlil.convert(BlockMemory(TINY.config, 128 << 10), name="top", platform=ECP5())
     assert text.count("cell \\DP16KD ") == 64       # 16 Kibit each, in two banks

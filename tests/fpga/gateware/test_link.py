@@ -153,6 +153,7 @@ def test_damaged_frames_do_nothing():
     assert memory.data == bytes((len(requests) - 1,)) * 64
 
 
+@pytest.mark.slow
 def test_an_overlong_frame_is_dropped():
     memory = Memory(bytearray(1024), 4)
     requests = [Frame(1, WRITE, word(0) + bytes(320)), Frame(2, READ, word(0) + b"\x3f")]

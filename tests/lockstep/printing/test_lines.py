@@ -166,6 +166,7 @@ def test_it_fits(capsys, command: tuple[str, ...]) -> None:
     assert printed(capsys, *command)
 
 
+@pytest.mark.slow
 def test_a_check_fits(capsys, monkeypatch) -> None:
     monkeypatch.setattr(check, "default_simulators", lambda every=check.default_simulators: {
         "functional": every()["functional"]})

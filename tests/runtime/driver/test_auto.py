@@ -305,6 +305,7 @@ def chain(length: int = 6) -> Graph:
     return net.graph(x)
 
 
+@pytest.mark.slow
 def test_many_inferences_are_divided_so_that_both_targets_work() -> None:
     """A layer takes the host a little longer: alone one inference is best left to the accelerator,
     of many each target does a part.

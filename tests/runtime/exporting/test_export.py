@@ -419,6 +419,7 @@ def test_processors_without_vectors_are_given_none(digits) -> None:
         assert " x i8>" not in exported_code(digits, machine=machine).text
 
 
+@pytest.mark.slow
 def test_armv8_a_has_no_instruction_of_later_ones(digits) -> None:
     assert "@llvm.aarch64" not in exported_code(digits, machine="armv8-a").text
 

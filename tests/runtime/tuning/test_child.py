@@ -97,6 +97,7 @@ def test_a_process_that_cannot_begin_says_why() -> None:
         assert str(lost.value) == f"its process ended with status 1: {reason}"
 
 
+@pytest.mark.slow
 def test_close_ends_the_process_and_its_request() -> None:
     with Child(100, [MODULE]) as child:
         assert result(child, "sleep 0").error == ""

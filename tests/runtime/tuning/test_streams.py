@@ -55,6 +55,7 @@ def pooled(records: Records, run=backwards, seconds: float | None = None) -> Poo
     return PooledStreamPlans(records, {TINY.hash: ACCEL}, run, seconds=seconds)
 
 
+@pytest.mark.slow
 def test_ways_that_are_measured_elsewhere_lead_to_the_same(tmp_path: Path) -> None:
     """And what was found is replayed, from its record alone, in as many cycles."""
     with Records(tmp_path / "a") as here, Records(tmp_path / "b") as there:

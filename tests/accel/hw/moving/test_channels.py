@@ -95,6 +95,7 @@ def test_clients_of_different_channels_move_in_the_same_cycle():
     assert max(moved["store"][0], moved["load"][0]) < min(moved["store"][-1], moved["load"][-1])
 
 
+@pytest.mark.slow
 def test_latency_of_a_beat_is_a_cycle():
     config = several(2)
     dut = Channels(config)

@@ -203,6 +203,7 @@ def test_one_step_a_cycle(config, name):
     assert data[-1] - data[0] == total - 1
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("bits", [8, 4, 2])
 def test_packed_weights_come_faster(bits):
     """A beat of memory is a step, whatever it unpacks to: 1024 weights."""

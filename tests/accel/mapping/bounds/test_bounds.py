@@ -221,6 +221,7 @@ def test_waits_for_bursts_by_hand(columns, waits) -> None:
         64, 128 + waits, 128, 640 + 8 * waits]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("latency, ratio", [(64, 1.1), (300, 1.4)])
 def test_elements_that_are_bursts_of_their_own(latency, ratio) -> None:
     """A product whose second matrix is loaded column by column, 1,536 elements."""

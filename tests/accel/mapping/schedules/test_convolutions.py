@@ -191,6 +191,7 @@ def test_a_window_of_far_taps_is_loaded_tap_by_tap() -> None:
                if i.name == "gemm") <= 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_phases_that_do_not_fit_are_fewer_at_a_time(threads: int) -> None:
     """64 phases see one window; par holds the parameters of 4."""

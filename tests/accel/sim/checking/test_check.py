@@ -90,6 +90,7 @@ def test_elements_of_16_bits():
         assert found is not None and found.simulators == ("right", "wrong")
 
 
+@pytest.mark.slow
 def test_another_seed_has_other_programs(monkeypatch):
     monkeypatch.setattr(checking, "directed", lambda machine: [])       # those are the same
     a, b = (check(MACHINE, 2, seed, {"functional": plain}) for seed in (1, 2))
@@ -97,6 +98,7 @@ def test_another_seed_has_other_programs(monkeypatch):
     assert a.coverage.empty and a.empty == []       # with so few programs they are no failure
 
 
+@pytest.mark.slow
 def test_empty_bins_fail(monkeypatch):
     """In a check of as many programs as fill them: here of a few."""
     monkeypatch.setattr(checking, "directed", lambda machine: directed(machine)[-1:])

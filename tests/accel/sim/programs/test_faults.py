@@ -75,6 +75,7 @@ GIVING = {"gemm": {"banks": 1, "reset": 1}, "store": {"buffer": 5, "base": 3}}
 REFUSED = 255                   # the first signal that finds its counter full
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("unit, wrong, behind, status, index", [
     ("gemm", {"banks": 2}, 0, Status.ADDRESS, REFUSED + 1),
     ("gemm", {"banks": 2}, open_instructions(MACHINE, "gemm") - 2, Status.ADDRESS, None),

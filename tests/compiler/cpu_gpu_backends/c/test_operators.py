@@ -54,6 +54,7 @@ def check(cases: Iterable[OperatorCase], folder: Path, *flags: str) -> None:
             np.testing.assert_array_equal(found["y"], wanted, str(case))
 
 
+@pytest.mark.slow
 def test_some_operators(tmp_path: Path) -> None:
     check(CASES[5::20], tmp_path, "-O0")
 

@@ -288,6 +288,7 @@ int main(void) {
 """
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.cross
 @pytest.mark.parametrize(("features", "mark", "cpu"), [
     (("dotprod", "neon"), "neon.sdot", "max"), (("dotprod", "i8mm", "neon"), "neon.usdot", "max"),

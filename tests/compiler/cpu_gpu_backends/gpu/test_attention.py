@@ -203,7 +203,7 @@ def test_what_is_computed_from_the_result_is_in_the_kernel(scaled: bool) -> None
     assert_near(found["positive"], evaluate(graph, inputs)["positive"])
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [
     "scaled", "weights",
     *(pytest.param(kept, marks=pytest.mark.slow) for kept in ("scores", "powers"))])

@@ -260,6 +260,7 @@ INTEGERS = {"conv": integers("conv", 2, 24, 70, 12), "dense": integers("dense", 
             "matmul": integers("matmul", 3, 65, 40, 72)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [
     "dense", *(pytest.param(name, marks=pytest.mark.slow) for name in ("conv", "matmul"))])
 def test_products_of_int8_on_tensor_cores_are_equal_to_the_bit(name: str, rng) -> None:
@@ -425,6 +426,7 @@ def test_a_precision_that_there_is_not_wrong() -> None:
         GpuTarget("opencl", "opencl", precision="tf32")
 
 
+@pytest.mark.slow
 def test_plans_of_tensor_cores_are_replayed() -> None:
     recorder = Recorder()
     text = GpuTarget("cuda", "cuda", plans=recorder).compile(INTEGERS["matmul"]).text

@@ -9,6 +9,7 @@ from compiler.cpu_gpu_backends.simt.generate import generate
 from tests.support.nvrtc import require_nvrtc
 
 
+@pytest.mark.slow
 def test_rows_that_are_copied_element_by_element_spill_nothing() -> None:
     """Rows of 59 elements: a thread makes 32 copies in each step, 4 of which are written out."""
     product = matmul_tensor_cores(59, 58, 59, "tf32", 2, transposed="b")

@@ -351,6 +351,7 @@ TAKEN = """exp expf fabs int float4 uchar NAN INFINITY NULL main threadIdx asm o
     wrapping_add mma_tile async_copy __device__""".split()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dialect, device", [("cuda", EmulatedDevice), ("opencl", OpenClDevice)])
 def test_no_name_means_something_else_in_a_language(dialect: str, device) -> None:
     """Programs and buffers that are called like words, functions and types."""

@@ -126,6 +126,7 @@ def test_no_races_at_any_size(programs, rng, name: str) -> None:
         np.testing.assert_array_equal(found, SCHEDULES[name][1](inputs))
 
 
+@pytest.mark.slow
 def test_nvrtc_takes_the_text(programs) -> None:
     try:
         cubin = compile_cuda(generate_all(list(programs.values()))[0].text)

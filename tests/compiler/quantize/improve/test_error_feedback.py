@@ -120,6 +120,7 @@ def test_columns_are_what_sums_read(groups, attrs, rng) -> None:
 
 # In networks
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("more", [{}, {"weight_groups": 16}, *(
     pytest.param(more, marks=pytest.mark.slow) for more in (
         {"weight_bits": 2}, {"bias_correction": False}))])

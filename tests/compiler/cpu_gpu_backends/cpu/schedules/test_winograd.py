@@ -85,6 +85,7 @@ def test_they_are_taken_where_they_pay(weight, image, attrs, wanted: int) -> Non
     assert best_size(Convolution.of({"strides": (1, 1), **attrs}, weight, result)) == wanted
 
 
+@pytest.mark.slow
 def test_plain_sums_do_without_and_a_file_remembers(tmp_path) -> None:
     graph = convolution((1, 64, 24, 24), 64)
     inputs = inputs_of(graph)
@@ -119,6 +120,7 @@ def test_a_plan_decides_and_a_file_remembers(tmp_path) -> None:
             lockstep.compile(graph, "cpu", plans=Table({task.digest: text}))
 
 
+@pytest.mark.slow
 def test_ways_of_a_convolution_are_a_space() -> None:
     graph, recorder = convolution((1, 32, 12, 12), 32), Recorder()
     CpuTarget(plans=recorder).compile(graph)
@@ -220,6 +222,7 @@ def test_they_compute_what_they_give_exactly(words, channels: int, most: int, si
         1, 3, 4, 4), "int8", sizes).times()) == {0, *sizes}
 
 
+@pytest.mark.slow
 def test_integers_have_a_plan_and_a_file(words, tmp_path) -> None:
     """`cpu:plain` stores no larger weights; a plan decides; a file is read on any processor."""
     graph, recorder = of_bytes((1, 64, 24, 24), 64), Recorder()

@@ -199,7 +199,7 @@ def test_on_threads(rng, name: str) -> None:
         assert_equal(run_kernels(kernels, inputs), expected)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["cuda", "opencl"])
 def test_on_devices(rng, dialect: str) -> None:
     try:
