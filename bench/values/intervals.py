@@ -39,9 +39,9 @@ class Interval:
         """With no end that is NaN, which would be forgotten: such elements may be anything."""
         if self.middle.dtype.kind != "f" or self.low is self.high:
             return self
-        low, high = np.isnan(self.low), np.isnan(self.high)
-        return Interval(np.where(low, -np.inf, self.low).astype(self.middle.dtype), self.middle,
-                        np.where(high, np.inf, self.high).astype(self.middle.dtype))
+        nan = np.isnan(self.low) | np.isnan(self.high)
+        return Interval(np.where(nan, -np.inf, self.low).astype(self.middle.dtype), self.middle,
+                        np.where(nan, np.inf, self.high).astype(self.middle.dtype))
 
     @property
     def certain(self) -> bool:

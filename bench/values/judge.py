@@ -152,7 +152,8 @@ def beyond(found: Array | None, allowed: Interval) -> str:
 def _outside(found: Array, allowed: Interval) -> Array:
     if found.dtype.kind != "f":
         return (found < allowed.low) | (found > allowed.high)
-    unknown = np.isnan(allowed.low) | np.isnan(allowed.high) | np.isnan(allowed.middle)
+    unknown = np.isnan(allowed.low) | np.isnan(allowed.high) | np.isnan(allowed.middle) | (
+        np.isneginf(allowed.low) & np.isposinf(allowed.high))           # NaN as well
     return ~unknown & ~((found >= allowed.low) & (found <= allowed.high))
 
 

@@ -246,6 +246,14 @@ def test_a_tangent_is_anything_around_a_pole():
     np.testing.assert_allclose(made.low[1:3], np.tan([1.2, 1.58]), rtol=1e-3)
 
 
+def test_a_root_of_what_may_be_negative_may_be_nan():
+    node = onnx.helper.make_node("Sqrt", ["x"], ["y"])
+    low, middle, high = np.array([[-1e-6, 1], [1e-6, 1], [1e-5, 1]], np.float32)
+    made, = spread(node, [Interval(low, middle, high)], computed(node, [middle]), 26)
+    assert not beyond(np.array([np.nan, 1], np.float32), made)
+    assert beyond(np.array([0.001, np.nan], np.float32), made)
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (1, 2)])
 def test_a_softmax_of_far_ends_is_anything(shape):
     """What an end leaves of the sum is no difference of sums, of which rounding makes 0."""
