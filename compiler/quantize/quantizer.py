@@ -215,8 +215,9 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     sparsity : ``2:4`` keeps the two largest weights of each four input channels in a row, in all
         layers but the first and the last; the figures compare with the pruned float network.
         ``none`` keeps all, for any machine.
-    activation_bits : 8, or 16 for int16 activations with zero point 0, for a machine whose
-        instructions are declared for these.
+    activation_bits : 8; 4 or 2 for all activations but inputs and outputs of the network; or 16 for
+        int16 activations with zero point 0, for a machine whose instructions are declared for
+        these.
     accumulator_bits : of sums of products on a machine, 16 to 48: weights are as coarse as proves
         that sums of int16, or any in fewer than 32 bits, stay within.
     patterns : what instructions of a machine match; where a layer does, it has their meaning.
@@ -239,7 +240,7 @@ def quantize(model: Any, calibration: CalibrationSet, *,
         raise ArgumentError(f"accumulator_bits must be 16, 24, 32, 40 or 48, not "
                             f"{accumulator_bits!r}")
     if activation_bits not in ACTIVATION_BITS:
-        raise ArgumentError(f"activation_bits must be 8 or 16, not {activation_bits!r}")
+        raise ArgumentError(f"activation_bits must be 2, 4, 8 or 16, not {activation_bits!r}")
     samples = calibration_set(calibration)
     source = source_of(model, samples, example_inputs, bind, options.keep_float)
     fitted = Samples.of(source.inputs, source.place, samples)

@@ -4,8 +4,9 @@ quantizelinear and dequantizelinear stand around every quantized layer, as ONNX 
 puts them: activations uint8 with one scale and zero point a tensor (or int16, zero point 0),
 weights int8 with one scale an output channel and zero point 0, biases int32 with scale = input
 scale x weight scale. Weights of fewer bits are int8 with few values; with scales of groups they
-are int16, integers of few bits times the factor of their group. A relu or clip is left out
-where the quantizelinear behind it clamps at its bounds. What an instruction of the machine matches
+are int16, integers of few bits times the factor of their group. Activations of fewer than 8 bits
+are clipped before they are quantized. A relu or clip is left out where what follows clamps at its
+bounds. What an instruction of the machine matches
 is a `quantized_map` of the quantized tensors, with that instruction's meaning.
 """
 
@@ -165,9 +166,20 @@ class _Writer:
 
     def _quantize(self, computed: str, value: str) -> None:
         """Quantizes the float value `computed`, which stands for the network's `value`."""
+        scale = self.scales[value]
+        if scale.bits is not None and value not in self.plan.moved:
+            computed = self._bounded(computed, value, scale)
         stored = self.names.fresh(f"{value}_QuantizeLinear_Output")
         self._node("QuantizeLinear", value, [computed, *self._parameters(value)], stored)
         self._dequantize(stored, value)
+
+    def _bounded(self, computed: str, value: str, scale: Scale) -> str:
+        """The value within what few bits reach."""
+        low, high = scale.bounds()
+        within = self.names.fresh(f"{value}_Clip_Output")
+        self.nodes.append(Node("clip", self.node_names.fresh(f"{value}_Clip"), (computed,),
+                               (within,), {"lo": low, "hi": high}))
+        return within
 
     def _dequantize(self, stored: str, value: str) -> None:
         """Dequantizes the quantized form of the network's `value`."""
