@@ -1,9 +1,9 @@
 """Gradients of quantization in training, straight through.
 
-Inside the range rounding counts as nothing: the gradient of the result is that of x. Beyond it x
-has none. A step size gets, for each element, the number of steps less x / scale, which is what
-rounding adds, and beyond the range the number of steps there (S. K. Esser et al.: Learned step
-size quantization, ICLR 2020). A bound itself lies inside.
+Where x is rounded to a step of the range, rounding counts as nothing: the gradient of the result is
+that of x. What is clipped has none. A step size gets, for each element, the number of steps less
+x / scale, which is what rounding adds, and of what is clipped the number of steps there (S. K.
+Esser et al.: Learned step size quantization, ICLR 2020).
 """
 
 from compiler.frontend.building.values import Value
@@ -16,12 +16,12 @@ def _fake_quantize(at: Adjoint) -> list[Gradient]:
     spread = tuple(extent if scale.rank and place == axis else 1
                    for place, extent in enumerate(x.shape))
     real = x / scale.reshape(*spread)
-    inside = apply("and", real >= low, real <= high)
+    steps = apply("rint", real)
+    inside = (steps >= low) & (steps <= high)
 
     def of_scale() -> Value:
-        bounded = apply("clip", real, lo=float(low), hi=float(high))
-        steps = apply("rint", bounded)
-        given = at.gradient * inside.where(steps - real, steps)
+        clipped = apply("clip", steps, lo=float(low), hi=float(high))
+        given = at.gradient * inside.where(steps - real, clipped)
         return summed_to(given, spread).reshape(*scale.shape)
 
     return [lambda: inside.where(at.gradient, 0), of_scale]

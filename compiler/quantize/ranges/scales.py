@@ -152,4 +152,4 @@ def _least_of(rows: Array, bits: int, candidates: int, turns: int) -> Array:
 
 def quantized_bias(bias: Array, scale: Array) -> Array:
     """Quantizes a bias to int32 steps of the data's scale times the weight's."""
-    return np.rint(bias / scale).astype(np.int32)
+    return np.rint(bias / scale).clip(-BIAS_LIMIT, BIAS_LIMIT).astype(np.int32)

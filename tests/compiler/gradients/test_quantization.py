@@ -10,9 +10,7 @@ from tests.support.gradient_cases import CASES
 
 
 def test_straight_through_and_learned_step_sizes(rng: np.random.Generator) -> None:
-    """Random shapes: what is inside the range passes, all else goes to the step size of its
-    channel.
-    """
+    """Random shapes: what is clipped does not pass; step sizes of channels, and of tensors."""
     for _ in range(SHAPES):
         drawn = CASES["fake_quantize"](rng)
         graph, inputs, names = network("fake_quantize", drawn, rng)
@@ -20,8 +18,8 @@ def test_straight_through_and_learned_step_sizes(rng: np.random.Generator) -> No
         axis, low, high = (drawn.attrs[name] for name in ("axis", "lo", "hi"))
         given = graph.constants["factors"]
         real = x / (scale.reshape(-1, *(1,) * (x.ndim - axis - 1)) if scale.ndim else scale)
-        inside = (real >= low) & (real <= high)
-        steps = np.rint(real.clip(low, high))
+        steps = np.rint(real).clip(low, high)
+        inside = np.rint(real) == steps
         others = tuple(place for place in range(x.ndim) if not scale.ndim or place != axis)
         wanted = (given * inside).astype(np.float32), (
             given * (steps - real * inside)).sum(axis=others)
@@ -30,7 +28,7 @@ def test_straight_through_and_learned_step_sizes(rng: np.random.Generator) -> No
         np.testing.assert_allclose(made[1], wanted[1], rtol=1e-5, atol=1e-5)
 
 
-def test_a_bound_lies_inside() -> None:
-    x, scale = gradients("fake_quantize", [-2, -1.75, 1, 1.5, 2], 0.5, axis=0, lo=-4, hi=3)
-    assert x == [1, 1, 1, 1, 0]
-    assert scale == 0 + (-4 + 3.5) + 0 + 0 + 3
+def test_what_rounds_to_a_bound_passes() -> None:
+    x, scale = gradients("fake_quantize", [-2.5, -2.125, 1, 1.625, 1.75], 0.5, axis=0, lo=-4, hi=3)
+    assert x == [0, 1, 1, 1, 0]
+    assert scale == -4 + (-4 + 4.25) + 0 + (3 - 3.25) + 3

@@ -94,7 +94,8 @@ def test_few_bits_are_few_values_on_the_accelerator(samples, bits: int) -> None:
 
 @pytest.mark.parametrize(("span", "symmetric", "limits"), [
     ((0, 3), False, (0, 15)), ((-1, 2), False, (0, 15)), ((-2, 1), True, (120, 135))])
-def test_scales_of_few_bits(span, symmetric: bool, limits: tuple[int, int]) -> None:
+def test_scales_of_few_bits(span: tuple[float, float], symmetric: bool, limits: tuple[int, int]
+                            ) -> None:
     """Zero is exact, the ends are as near as a step, and stored numbers stay within."""
     one = Scale.of(*span, symmetric, bits=4)
     steps = one.steps(np.array([-9, 0, 9], np.float32))
