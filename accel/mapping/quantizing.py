@@ -1,7 +1,7 @@
 """The terms on which a network is quantized for a machine."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import cache
 from typing import Any
@@ -37,14 +37,13 @@ def quantizer_options(machine: Machine, given: Mapping[str, Any]) -> dict[str, A
         raise QuantizeRefused(f"machine {name} must store integers for a network that is quantized "
                               f"for it, not {stored}")
     bits = options.setdefault("activation_bits", ACTIVATION_BITS[stored])
-    if bits != ACTIVATION_BITS[stored]:
-        raise QuantizeRefused(f"activation bits must be {ACTIVATION_BITS[stored]} for machine "
-                              f"{name}, whose instructions store {stored}, not {bits!r}")
+    if bits not in (known := (16,) if stored == "int16" else (8, 4, 2)):
+        raise QuantizeRefused(f"activation bits must be {one_of(known)} for machine {name}, whose "
+                              f"instructions store {stored}, not {bits!r}")
     for narrow in bits_by_name(options.get("weight_bits", 8)).values():
         if narrow not in config.weight_bits:
-            known = " or ".join(map(str, config.weight_bits))
-            raise QuantizeRefused(f"weight bits must be {known} for machine {name}, which loads no "
-                                  f"others, not {narrow}")
+            raise QuantizeRefused(f"weight bits must be {one_of(config.weight_bits)} for machine "
+                                  f"{name}, which loads no others, not {narrow}")
     needed, taken = sparsity_of(machine)
     pattern = pattern_of(options.get("sparsity"))
     if pattern and not taken:
@@ -56,6 +55,10 @@ def quantizer_options(machine: Machine, given: Mapping[str, Any]) -> dict[str, A
         options.setdefault("accumulator_bits", bits_of(config.accumulator))
     made_for = {"machine": _title(machine), "machine_fingerprint": machine_fingerprint(machine)}
     return {"patterns": machine.patterns, "made_for": made_for, **options}
+
+
+def one_of(numbers: Iterable[int]) -> str:
+    return " or ".join(map(str, numbers))
 
 
 def options_of_one(machine: Machine, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,12 @@ scale for each channel and with scales of groups, to the nearest and with feedba
 ``NETWORK_CASE``, the signal to noise of the outputs in dB on samples that were not calibrated on.
 ``digits`` are the repository's, 300 of its held-out images to calibrate and 60 to judge by.
 
+`training` quantizes trained networks to few bits and trains them as they are quantized
+(`bench.inputs.quantized_training`; ``digits`` needs scikit-learn, the data of ``keywords`` are
+synthetic): ``NETWORK_float``, and for each kind of bits ``NETWORK_BITS_alone`` and
+``NETWORK_BITS_trained``, the share of held-out rows that are right, in percent;
+``NETWORK_BITS_apart``, the share of outputs in which integers differ from what training computed.
+
 Prints tables, then figures: `real_float` counts the networks that are right in float,
 `real_float_judged` those that have a float network to be judged by, `real_int8` those that run in
 int8, `real_refused` those that either refuses. Exit status 1 when there is one that is judged and
@@ -46,6 +52,7 @@ from rich.table import Table
 
 from bench.accelerator.limits import macs
 from bench.frame import Bench, Sheet
+from bench.inputs.quantized_training import LESSONS
 from bench.inputs.real_inputs import ROOT
 from bench.inputs.real_networks import BY_NAME, Network, Sample
 from bench.support.onnx_runtime import Peer, bound, in_float, is_int8, quantized_by_onnx_runtime
@@ -96,6 +103,8 @@ def require_installed(networks: Iterable[Network]) -> None:
 GROUPED = {"channels": {}, "groups": {"weight_groups": 32}}
 FLOAT_DIGITS, DIGITS = ROOT / "examples" / "digits" / "digits-float.onnx", "digits"
 DIGITS_TO_CALIBRATE = 300
+FEW_BITS = {"w8a8": {}, "w4a4": {"weight_bits": 4, "activation_bits": 4},
+            "w2a4": {"weight_bits": 2, "activation_bits": 4}}
 
 
 @BENCH.part((DIGITS, *BY_NAME), (DIGITS, "magika", "silero_vad", "ppocr_cls"), extra=True)
@@ -111,6 +120,24 @@ def rounding(sheet: Sheet) -> None:
                 module = compile_model(made.model, "cpu", shapes=trial.shapes(made.model),
                                        cache=False)
                 sheet.figure(f"{name}_{case}_{way}", decibels(trial.run_ours(module), real), ".2f")
+
+
+@BENCH.part(LESSONS, extra=True)
+def training(sheet: Sheet) -> None:
+    for name in sheet.cases:
+        lesson = LESSONS[name]()
+        sheet.figure(f"{name}_float", 100 * lesson.share(compile_model(lesson.model, "cpu")), ".2f")
+        for bits, options in FEW_BITS.items():
+            quantized = lesson.quantized(options)
+            alone = lesson.share(compile_model(quantized.graph, "cpu"))
+            sheet.figure(f"{name}_{bits}_alone", 100 * alone, ".2f")
+            trainer = lesson.trained(quantized.trainable(lesson.batch))
+            one = quantized.trainable()
+            module = compile_model(one.trained(trainer.parameters).graph, "cpu")
+            sheet.figure(f"{name}_{bits}_trained", 100 * lesson.share(module), ".2f")
+            computed = compile_model(trainer.network(one.graph), "cpu")
+            apart = lesson.results(module) != lesson.results(computed)
+            sheet.figure(f"{name}_{bits}_apart", float(apart.mean()), ".5f")
 
 
 def _digits() -> "_Trial":

@@ -72,12 +72,12 @@ def trainable(model: onnx.ModelProto | str | PathLike[str], batch: int | None = 
         read_file(model).model, Path(model).stem)
     name = name or stem
     arrays = parameters_of(source)
-    frozen = _matching(name, arrays, freeze)
+    frozen = matching(name, arrays, freeze)
     running = _averages(source)
     moved = {key: array for key, array in arrays.items() if key not in frozen} | running
     training = InTraining(seed)
     graph = convert(_with_inputs(source, moved, batch), name, shapes, training=training)
-    _require_batch(graph, set(moved), batch)
+    require_batch(graph, batch)
     read = {value for node in graph.nodes for value in node.inputs}
     parameters = tuple(key for key in moved if key in read and key not in running)
     if not parameters:
@@ -119,7 +119,10 @@ def _read_inside(node: onnx.NodeProto) -> set[str]:
             for value in (*inner.input, *_read_inside(inner))}
 
 
-def _matching(name: str, arrays: Iterable[str], patterns: Iterable[str]) -> set[str]:
+def matching(name: str, arrays: Iterable[str], patterns: Iterable[str]) -> set[str]:
+    """The names that patterns stand for, ``*`` for any text. Raises GradientRefused for a pattern
+    that stands for none.
+    """
     found = set[str]()
     for pattern in patterns:
         matching = {array for array in arrays if fnmatchcase(array, pattern)}
@@ -141,24 +144,12 @@ def _averages(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 def _with_inputs(model: onnx.ModelProto, moved: Mapping[str, np.ndarray],
                  batch: int | None) -> onnx.ModelProto:
     """The model with these initializers as inputs, and its own inputs of so many rows."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = with_rows(model, batch)
     kept = [tensor for tensor in copy.graph.initializer if tensor.name not in moved]
     inputs = real_inputs(copy.graph)
-    for value in inputs:
-        if batch is None:
-            continue
-        if not dimensions(value):
-            raise GradientRefused(f"input {value.name!r} must have an axis of rows for a batch of "
-                                  f"{batch}")
-        value.type.tensor_type.shape.dim[0].dim_value = batch
     typed = [onnx.helper.make_tensor_value_info(
         name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
         for name, array in moved.items()]
-    if batch is not None:
-        del copy.graph.value_info[:]        # shapes of another batch
-        for value in copy.graph.output:
-            value.type.tensor_type.ClearField("shape")
     inputs = [onnx.ValueInfoProto.FromString(value.SerializeToString()) for value in inputs]
     del copy.graph.initializer[:], copy.graph.input[:]
     copy.graph.initializer.extend(kept)
@@ -166,7 +157,25 @@ def _with_inputs(model: onnx.ModelProto, moved: Mapping[str, np.ndarray],
     return copy
 
 
-def _require_batch(graph: Graph, moved: set[str], batch: int | None) -> None:
+def with_rows(model: onnx.ModelProto, batch: int | None) -> onnx.ModelProto:
+    """A copy of the model with so many rows in each input; as many as it has for None."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    if batch is None:
+        return copy
+    for value in real_inputs(copy.graph):
+        if not dimensions(value):
+            raise GradientRefused(f"input {value.name!r} must have an axis of rows for a batch of "
+                                  f"{batch}")
+        value.type.tensor_type.shape.dim[0].dim_value = batch
+    del copy.graph.value_info[:]            # shapes of another batch
+    for value in copy.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    return copy
+
+
+def require_batch(graph: Graph, batch: int | None) -> None:
+    """Raises GradientRefused where an output does not have the rows of the batch."""
     for value in graph.outputs if batch is not None else ():
         if graph.values[value].shape[:1] != (batch,):
             raise GradientRefused(f"{graph.name}: output {value!r} must have {batch} rows, as a "

@@ -47,6 +47,8 @@ from compiler.quantize.ranges.groups import WeightGroups
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from compiler.quantize.ranges.scales import ACCUMULATOR_BITS, ACTIVATION_BITS, Scale
 from compiler.quantize.ranges.sets import CalibrationSet, calibration_set
+from compiler.quantize.training.form import QuantizedTraining, in_training
+from compiler.quantize.training.writer import TrainingForm
 from compiler.quantize.settling import Declined, integer_nodes, planned_nodes, settled
 
 RANKING_SAMPLES = 4         # for ranking layers before some fall back to float
@@ -110,6 +112,9 @@ class Quantized:
     unused: Mapping[str, str] = field(default_factory=dict)
     layers_for: Callable[[float], tuple[str, ...]] = field(default=lambda decibels: (), repr=False)
     """The fewest of the layers that hurt most that stay in float for so many decibels."""
+    learned: "Callable[[TrainingForm, Mapping[str, Array]], Quantized] | None" = field(
+        default=None, repr=False)
+    """The network with parameters that were learned in a form of it."""
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
@@ -118,6 +123,23 @@ class Quantized:
         """
         usable = self.decibels is None or self.decibels >= USABLE_DECIBELS
         return () if usable else self.layers_for(USABLE_DECIBELS)
+
+    def trainable(self, batch: int | None = None, *, freeze: Iterable[str] = ()
+                  ) -> "QuantizedTraining[Quantized]":
+        """The network as it is in training, for so many rows: what `lockstep.trainable` gives of a
+        network in float, where all is rounded as it is here. Its `trained` makes the quantized
+        network of the parameters of a `Trainer`; figures then compare with the float network.
+
+        batch : extent of the first axis of all inputs, of an ONNX model; unless told, that of the
+            samples. freeze : parameters that are not learned; ``*`` stands for any text.
+
+        Raises QuantizeRefused for what cannot be trained, GradientRefused where the batch does not
+        go through the network.
+        """
+        if self.sparse or self.hindrance or self.learned is None:
+            raise QuantizeRefused(f"{self.forms.source.place}: " + (
+                self.hindrance or "a network with sparse weights cannot be trained"))
+        return in_training(*self.forms.of_rows(batch), batch, freeze, self.learned)
 
     def graph_of(self, shapes: Mapping[str, int] | None = None,
                  arrays: Mapping[str, Array] | None = None) -> Graph:
@@ -215,8 +237,9 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     sparsity : ``2:4`` keeps the two largest weights of each four input channels in a row, in all
         layers but the first and the last; the figures compare with the pruned float network.
         ``none`` keeps all, for any machine.
-    activation_bits : 8, or 16 for int16 activations with zero point 0, for a machine whose
-        instructions are declared for these.
+    activation_bits : 8; 4 or 2 for all activations but inputs and outputs of the network; or 16 for
+        int16 activations with zero point 0, for a machine whose instructions are declared for
+        these.
     accumulator_bits : of sums of products on a machine, 16 to 48: weights are as coarse as proves
         that sums of int16, or any in fewer than 32 bits, stay within.
     patterns : what instructions of a machine match; where a layer does, it has their meaning.
@@ -239,7 +262,7 @@ def quantize(model: Any, calibration: CalibrationSet, *,
         raise ArgumentError(f"accumulator_bits must be 16, 24, 32, 40 or 48, not "
                             f"{accumulator_bits!r}")
     if activation_bits not in ACTIVATION_BITS:
-        raise ArgumentError(f"activation_bits must be 8 or 16, not {activation_bits!r}")
+        raise ArgumentError(f"activation_bits must be 2, 4, 8 or 16, not {activation_bits!r}")
     samples = calibration_set(calibration)
     source = source_of(model, samples, example_inputs, bind, options.keep_float)
     fitted = Samples.of(source.inputs, source.place, samples)
@@ -331,6 +354,21 @@ class _Forms:
         plan, scales = self.attempt.plan, self.attempt.scales
         return write(network, plan.within(network, scales), scales).graph
 
+    def of_rows(self, batch: int | None) -> tuple[LayeredNetwork, Plan, Mapping[str, Scale]]:
+        """The network with so many rows, its plan and scales. Raises QuantizeRefused."""
+        source = self.source
+        if batch is not None:
+            if source.of_rows is None:
+                raise QuantizeRefused(f"{source.place}: must be an ONNX model for a batch of "
+                                      f"{batch}; leave the batch out")
+            source = source.of_rows(batch)
+        opened = {dim for declared in source.inputs for dim in declared.dims}
+        network = prepare(source.graph({name: extent for name, extent in self.calibrated.items()
+                                        if name in opened}), source.place, self.patterns,
+                          self.declined)
+        network.adopt(self.attempt.network)
+        return network, self.attempt.plan.within(network, self.attempt.scales), self.attempt.scales
+
     def variants(self) -> Iterator[Variant]:
         """Variants with other extents: of all open dimensions; then with dimensions of equal extent
         kept equal, since they may have to be; then of some dimensions alone.
@@ -415,6 +453,10 @@ class _Quantizer:
         if budget is not None and not budget.met_by(attempt.measured, self.network.place):
             ranking = self._rank(attempt)
             attempt, fallen = self._fall_back(ranking, budget)
+        return self._made(attempt, ranking, fallen)
+
+    def _made(self, attempt: _Attempt, ranking: Mapping[str, Noise], fallen: tuple[str, ...]
+              ) -> Quantized:
         unused = dict(self._unused(attempt))
         graph = replace(write(attempt.network, attempt.plan, attempt.scales).graph, notes=tuple(
             str(Note(name, "instruction", UNUSED, reason)) for name, reason in unused.items()))
@@ -423,7 +465,17 @@ class _Quantizer:
                          _Forms(self.source, self.samples.shapes, attempt, self.options.patterns,
                                 self.declined),
                          self.sparse, unused=unused, layers_for=lambda decibels: self._fall_back(
-                             self._rank(attempt), Budget(decibels=decibels))[1])
+                             self._rank(attempt), Budget(decibels=decibels))[1],
+                         learned=lambda form, arrays: self._learned(attempt, fallen, form, arrays))
+
+    def _learned(self, attempt: _Attempt, fallen: tuple[str, ...], form: TrainingForm,
+                 arrays: Mapping[str, Array]) -> Quantized:
+        """The network of an attempt with parameters that were learned."""
+        tensors, rounded, scales = form.learned(attempt.network, attempt.scales, arrays)
+        network = replace(attempt.network, tensors=tensors, rounded=rounded)
+        measured = measure(network, self.graph, attempt.plan, scales, self.samples)
+        return self._made(_Attempt(network, attempt.plan, scales, attempt.declined, measured,
+                                   network), {}, fallen)
 
     def _unused(self, attempt: _Attempt) -> Iterator[tuple[str, str]]:
         """Why no layer has a pattern, by its name."""

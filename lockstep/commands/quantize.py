@@ -132,10 +132,10 @@ def _show(figures: Mapping[str, Any], verbose: bool) -> None:
 
 def _numbers(layer: Mapping[str, Any], activation_bits: int) -> str:
     """The numbers that a layer computes with."""
+    if not layer["quantized"]:
+        return "float"
     bits = layer["weight_bits"] or activation_bits
-    if bits < activation_bits:
-        return f"int{activation_bits}, weights int{bits}"
-    return f"int{activation_bits}" if layer["quantized"] else "float"
+    return f"int{activation_bits}" + (f", weights int{bits}" if bits != activation_bits else "")
 
 
 def _decibels(value: float | None) -> str:

@@ -3,7 +3,7 @@
 import argparse
 import re
 
-from lockstep.options.arguments import NETWORK, add_shape, at_least
+from lockstep.options.arguments import NETWORK, add_quantizer, add_shape, at_least
 from lockstep.options.choices import OneOf
 from lockstep.options.paths import float_model_file, output_file
 
@@ -14,8 +14,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         description="Train a float network: its weights, norms and biases become those that lower "
                     "a loss over batches of data. Batch norms keep running statistics, dropouts "
                     "drop by a counter; the same request gives the same bits, also when it was "
-                    "killed and continues from a checkpoint. Exit status: 0 done, 2 the request "
-                    "was wrong, the data failed, or the loss is no number any more.")
+                    "killed and continues from a checkpoint. With --quantize the network is "
+                    "trained as it is quantized, and written so. Exit status: 0 done, 2 the "
+                    "request was wrong, the data failed, or the loss is no number any more.")
     add = parser.add_argument
     add("model", metavar="NETWORK", type=float_model_file,
         help=f"{NETWORK}; one that is or becomes ONNX, in float")
@@ -39,6 +40,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add_shape(parser)
     _add_optimizer(parser)
     _add_checkpoint(parser)
+    _add_quantization(parser)
     add("--memory", type=byte_count, metavar="N|NkB|NMB|NGB",
         help="the most bytes that activations take: parts of the network are computed twice in a "
              "step, to the same bits (default: as many as it takes)")
@@ -49,7 +51,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--json", type=output_file, metavar="R.json",
         help="write loss and rate of each step as JSON")
     add("-o", "--output", type=output_file, required=True, metavar="OUT.onnx",
-        help="the network with the weights that were learned")
+        help="the network with the weights that were learned, quantized with --quantize")
     return parser
 
 
@@ -79,6 +81,17 @@ def _add_checkpoint(parser: argparse.ArgumentParser) -> None:
         help="steps between checkpoints (default 100)")
     add("--resume", action="store_true",
         help="continue from --checkpoint; the same request then gives the same bits as undisturbed")
+
+
+def _add_quantization(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("quantization", "as lockstep quantize has it; all but the "
+                                      "first two need --quantize")
+    group.add_argument("--quantize", action="store_true",
+        help="train a trained network as it is quantized: all is rounded on the way, gradients go "
+             "straight through, step sizes are learned; write the quantized network")
+    group.add_argument("--calibrate", type=at_least(1), default=256, metavar="N",
+        help="rows of the data that ranges are taken from, the first ones (default 256)")
+    add_quantizer(group)
 
 
 def training_data(text: str) -> str:

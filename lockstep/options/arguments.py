@@ -168,8 +168,9 @@ def add_quantizer(parser: argparse._ActionsContainer, budget: str = "--budget") 
         help="2:4 keeps the two largest weights of each four input channels in a row, in all "
              "layers but the first and the last; none keeps all, also for a machine that needs "
              "sparse weights")
-    add("--activation-bits", type=int, choices=(8, 16),
-        help="bits of activations (default those that the machine stores, else 8)")
+    add("--activation-bits", type=int, choices=(16, 8, 4, 2),
+        help="bits of activations (default those that the machine stores, else 8); of 4 and 2 "
+             "inputs and outputs of the network have 8")
 
 
 def quantizer_options(args: argparse.Namespace) -> dict[str, Any]:

@@ -4,13 +4,13 @@ import importlib
 import os
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from compiler.errors import RequestError
+from compiler.errors import Error, RequestError
 from compiler.graph.graph import Graph
 from compiler.te import numpy_dtype
 from runtime.driver.courses import Draw
@@ -33,6 +33,25 @@ def generated(function: Callable[[], Any], graph: Graph, epochs: int) -> Draw:
             for batch in function():
                 yield fitted(batch, graph, "a batch")
     return lambda first: islice(all_of_them(), first, None)
+
+
+def first_rows(draw: Draw, names: Iterable[str], count: int) -> Arrays:
+    """The first rows of these arrays, as many as `count` where the batches have them. Raises
+    RequestError.
+    """
+    parts: list[Arrays] = []
+    try:
+        for batch in draw(0):
+            parts.append({name: batch[name] for name in names})
+            if len(parts) * max(map(len, parts[0].values())) >= count:
+                break
+    except Error:
+        raise
+    except Exception as error:          # the data's own code may raise anything
+        raise RequestError(f"the data failed in batch {len(parts) + 1}: {type(error).__name__}: "
+                           f"{error}") from error
+    return {name: np.concatenate([part[name] for part in parts])[:count]
+            for name in (parts[0] if parts else ())}
 
 
 def read_arrays(path: str, graph: Graph) -> Arrays:

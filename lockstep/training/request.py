@@ -19,11 +19,14 @@ from compiler.gradients import (Adam, LearningRates, Sgd, Trainable, cross_entro
                                 mean_squared_error, trainable)
 from compiler.gradients.trainable import with_initializers
 from compiler.graph.graph import Graph
+from compiler.quantize.quantizer import Quantized, quantize
+from compiler.quantize.training.form import QuantizedTraining
+from lockstep.options.arguments import quantizer_options
 from lockstep.options.paths import FileName
 from lockstep.printing.lines import say
-from lockstep.printing.progress import progress_bar
+from lockstep.printing.progress import progress_bar, watching
 from lockstep.provenance import Asked
-from lockstep.training.data import drawn_rows, function_of, generated, read_arrays
+from lockstep.training.data import drawn_rows, first_rows, function_of, generated, read_arrays
 from runtime.driver.courses import Course, Draw
 from runtime.driver.training import Trainer
 
@@ -33,14 +36,19 @@ OPTIMIZERS = ("sgd", "adam")
 
 def train(args: argparse.Namespace) -> int:
     """Performs the command; returns its exit status."""
-    asked, optimizer = Asked.of(args), optimizer_of(args)
+    asked, optimizer, options = Asked.of(args), optimizer_of(args), quantizer_options(args)
     _require_checkpoint(args)
+    if options and not args.quantize:
+        raise RequestError(f"--{next(iter(options)).replace('_', '-')} needs --quantize")
     model = _model(args)
-    network = trainable(model, args.batch, seed=args.seed, freeze=args.freeze,
-                        shapes=dict(args.shape), name=args.model.stem)
+    network = trainable(model, args.batch, seed=args.seed, name=args.model.stem,
+                        freeze=() if args.quantize else args.freeze, shapes=dict(args.shape))
     graph = _with_loss(args, network.graph)
     fed = _fed(graph, network)
     draw, steps, data = _data(args, fed)
+    if args.quantize:
+        network = _quantized(args, options, network, draw)
+        graph = _with_loss(args, network.graph)
     schedule = LearningRates(args.schedule, steps or 0, args.warm_up, args.drop_every or 0,
                              args.drop_to)
     trainer = Trainer(graph, parameters=network.parameters, optimizer=optimizer,
@@ -50,6 +58,8 @@ def train(args: argparse.Namespace) -> int:
                 "loss": args.loss, "of": args.of, "batch": args.batch, "seed": args.seed,
                 "freeze": list(args.freeze), "optimizer": f"{args.optimizer} {asdict(optimizer)}",
                 "schedule": str(asdict(schedule))}
+    if args.quantize:
+        identity["quantize"] = f"{args.calibrate} rows, {options}"
     course = Course(trainer, draw, schedule, args.checkpoint, args.every, identity)
     if args.resume:
         course.resume()
@@ -66,7 +76,8 @@ def train(args: argparse.Namespace) -> int:
         "parameters": len(network.parameters),
         "numbers": sum(graph.constants[name].size for name in network.parameters),
         "statistics": len(network.statistics), "activation_bytes": trainer.activation_bytes,
-        "memory": args.memory, "losses": course.losses, "rates": course.rates,
+        "memory": args.memory, "quantize": options if args.quantize else None,
+        "losses": course.losses, "rates": course.rates,
         "provenance": asked.provenance({}, ["seconds"])})
     return 0
 
@@ -114,6 +125,19 @@ def _fed(graph: Graph, network: Trainable) -> Graph:
     return Graph(graph.name, inputs, (), (), {name: graph.values[name] for name in inputs})
 
 
+def _quantized(args: argparse.Namespace, options: Mapping[str, Any], network: Trainable,
+               draw: Draw) -> QuantizedTraining[Quantized]:
+    """The network quantized by the first rows of the data, in training."""
+    inputs = [name for name in network.graph.inputs if name != network.counter]
+    rows = {network.graph.values[name].shape[:1] for name in inputs}
+    samples = first_rows(draw, inputs, args.calibrate)
+    if not samples:
+        raise RequestError(f"--data {args.data} must have a batch, and has none")
+    quantized = quantize(args.model, samples, watch=watching(args.model.title), **options)
+    return quantized.trainable(max(rows)[0] if len(rows) == 1 and max(rows) else None,
+                               freeze=args.freeze)
+
+
 def _data(args: argparse.Namespace, fed: Graph) -> tuple[Draw, int | None, str]:
     """The batches, how many steps there are at most, and what the data are called."""
     if isinstance(args.data, FileName):
@@ -140,7 +164,13 @@ def _now(course: Course) -> str:
 def _write(args: argparse.Namespace, model: onnx.ModelProto, network: Trainable, course: Course,
            figures: dict[str, Any]) -> None:
     arrays = course.trainer.parameters | course.trainer.statistics
-    data = with_initializers(model, arrays).SerializeToString(deterministic=True)
+    if isinstance(network, QuantizedTraining):
+        made = network.trained(arrays)
+        model, figures["layers"] = made.model, len(made.layers)
+        figures["quantized"] = sum(layer.quantized for layer in made.layers)
+    else:
+        model = with_initializers(model, arrays)
+    data = model.SerializeToString(deterministic=True)
     figures["sha256"] = _hash(data)
     with whole_file(args.output) as file:
         file.write(data)
@@ -162,11 +192,13 @@ def told(figures: Mapping[str, Any]) -> list[str]:
     continued = f", continued from step {figures['continued_from']:,}" \
         if figures["continued_from"] else ""
     averages = f", {figures['statistics']} running statistics" if figures["statistics"] else ""
+    layers = [f"{figures['quantized']} of {figures['layers']} layers are quantized"] \
+        if figures["quantize"] is not None else []
     return [
         f"{figures['parameters']} weights of {figures['numbers']:,} numbers{averages}; activations "
         f"take {figures['activation_bytes']:,} bytes",
         f"loss {losses[0]:.4g} in the first step, {np.mean(losses[-few:]):.4g} in the last {few} "
-        f"of {figures['steps']:,}{continued}",
+        f"of {figures['steps']:,}{continued}", *layers,
         f"{figures['output']}: sha256 {figures['sha256'][:16]}"]
 
 

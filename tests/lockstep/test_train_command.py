@@ -13,6 +13,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+import lockstep
 from lockstep.cli import main
 from tests.support.training_models import model_of
 
@@ -33,6 +34,10 @@ def batches():
 def failing():
     yield next(batches())
     raise KeyError("row 17")
+
+def broken():
+    yield next(batches())
+    raise KeyError("row")
 
 def nothing():
     return []
@@ -103,6 +108,33 @@ def test_killed_and_continued_it_gives_the_same_bits(place: Path, capsys) -> Non
     assert (place / "out.onnx").read_bytes() == undisturbed
 
 
+def test_a_network_is_trained_as_it_is_quantized(place: Path, capsys) -> None:
+    """It is written so; from a checkpoint the same request gives the same file."""
+    words = [*ROWS, "--quantize", "--activation-bits", "4", "--epochs", "4", "--rate", "0.05",
+             "--checkpoint", "c", "--json", "r.json"]
+    assert main([*words, "--steps", "12"]) == 0
+    undisturbed = (place / "out.onnx").read_bytes()
+    assert re.search(r"^5 weights of 7 numbers; .*\nloss .*\n1 of 1 layers are quantized\nout.onnx",
+                     capsys.readouterr().out)
+    figures = json.loads((place / "r.json").read_text())
+    assert figures["quantize"] == {"activation_bits": 4}
+    assert figures["losses"][-1] < figures["losses"][0] / 2
+    quantized = lockstep.compile(place / "out.onnx", "accel:tiny-1x4x4")
+    with np.load(place / "d.npz") as data:
+        x, target = data["x"], data["target"]
+    apart = [quantized({"x": row[None]})["y"] - wanted
+             for row, wanted in zip(x, target, strict=True)]
+    assert np.mean(np.square(apart)) < figures["losses"][0] / 2 and len(quantized.accelerated) == 1
+    os.remove(place / "out.onnx")
+    assert main([*words, "--steps", "12", "--resume"]) == 0
+    assert (place / "out.onnx").read_bytes() == undisturbed
+    capsys.readouterr()
+    assert main([*words, "--calibrate", "8", "--steps", "12", "--resume"]) == 2
+    assert capsys.readouterr().err == (
+        "lockstep: error: 'c' is of a training with quantize 256 rows, {'activation_bits': 4}, not "
+        "8 rows, {'activation_bits': 4}\n")
+
+
 def test_data_that_fail_are_one_line(place: Path, capsys) -> None:
     words = ["some_batches:failing" if word == "some_batches:batches" else word
              for word in GENERATED]
@@ -142,6 +174,14 @@ def test_data_that_fail_are_one_line(place: Path, capsys) -> None:
     (["--data", "d.npz", "--memory", "1B"], "memory must be at least the "),
     (["--data", "d.npz", "--memory", "much"],
      "argument --memory: must be bytes above 0, such as 200MB, not 'much' (see lockstep train "),
+    (["--data", "d.npz", "--observer", "mse"], "--observer needs --quantize"),
+    (["--data", "d.npz", "--quantize", "--activation-bits", "16"],
+     "line.onnx: a network with activations of 16 bits cannot be trained"),
+    (["--data", "d.npz", "--quantize", "--freeze", "v"], "line.onnx: freeze must name parameters"),
+    (["--data", "some_batches:nothing", "--quantize"], "--data some_batches:nothing must have a "
+                                                       "batch, and has none"),
+    (["--data", "some_batches:broken", "--quantize"],
+     "the data failed in batch 2: KeyError: 'row'"),
     (["--data", "d.npz", "--schedule", "step"], "every must be at least 1 step, not 0"),
 ])
 def test_wrong_requests_are_one_line(place: Path, capsys, words: list[str], message: str) -> None:

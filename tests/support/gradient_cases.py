@@ -13,6 +13,7 @@ CASES: dict[str, Draw] = {
     **dict.fromkeys(("asin", "acos", "atanh", "tan"), unary(FRACTION)),
     "log": unary(POSITIVE), "sqrt": unary(POSITIVE), "acosh": unary(within(1.1, 3)),
     "cast": unary(to="float32"), "clip": elements.clip, "leakyrelu": elements.leaky,
+    "fake_quantize": elements.fake_quantize,
     **dict.fromkeys(("add", "sub", "mul", "minimum", "maximum"), binary(some, some)),
     "div": binary(some, POSITIVE), "mod": binary(some, POSITIVE), "fmod": binary(some, POSITIVE),
     "pow": binary(POSITIVE, some), "where": elements.where,

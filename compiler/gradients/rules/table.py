@@ -1,13 +1,14 @@
 """All gradients by the name of the operator, and why an operator has none."""
 
 from compiler.gradients.rules import (activations, convolutions, elementwise, gathers, movement,
-                                      pools, products, reductions)
+                                      pools, products, quantization, reductions)
 from compiler.gradients.rules.adjoint import Rule
 from compiler.ops.packed import channel_blocks, last_convolutions, winograd
 from compiler.ops.records.operator import Numbers, Operator
 from compiler.ops.registry import OPERATORS
 
-FAMILIES = (convolutions, pools, products, activations, elementwise, reductions, movement, gathers)
+FAMILIES = (convolutions, pools, products, activations, elementwise, reductions, movement, gathers,
+            quantization)
 
 GRADIENTS: dict[str, Rule] = {
     name: rule for family in FAMILIES for name, rule in family.GRADIENTS.items()}

@@ -25,6 +25,8 @@ _LIMITS = {"int8": (-128.0, 127.0), "uint8": (0.0, 255.0), "int16": (-32768.0, 3
            "uint16": (0.0, 65535.0)}
 
 
+_MOST_STEPS = 2**30
+
 # Types
 
 
@@ -56,6 +58,19 @@ def _dequantizelinear_type(node: Node, types: Types) -> TensorType:
          f"input {node.inputs[0]!r} must be int8, uint8, int16, uint16 or int32, not {x.dtype}")
     need(zero.dtype == x.dtype, node, f"zero point must be {x.dtype}, not {zero.dtype}")
     return TensorType(x.shape, "float32")
+
+
+def _fake_quantize_type(node: Node, types: Types) -> TensorType:
+    need_arity(node, types, 2)
+    x, scale = types
+    need(x.dtype == "float32" == scale.dtype, node,
+         f"input and scale must be float32, not {x.dtype} and {scale.dtype}")
+    axis, low, high = (node.attrs[name] for name in ("axis", "lo", "hi"))
+    need(scale.shape in ((), x.shape[axis:axis + 1] if axis >= 0 else None), node,
+         f"scale must be a scalar or match axis {axis} of {x}, not {scale}")
+    need(-_MOST_STEPS <= low <= 0 <= high <= _MOST_STEPS and low < high, node,
+         f"lo and hi must lie around 0, at most {_MOST_STEPS} away, not {low!r} and {high!r}")
+    return x
 
 
 def _qadd_type(node: Node, types: Types) -> TensorType:
@@ -141,6 +156,20 @@ def _dequantizelinear(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     return te.compute(q.shape, value, name)
 
 
+def _fake_quantize(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+    """What quantizelinear and dequantizelinear make, for numbers of any width: steps are int32 on
+    the way, so none is -0.
+    """
+    x, scale = inputs
+
+    def value(*indices):
+        step = _element_along(scale, attrs, indices)
+        steps = te.rint(te.clamp(x[indices] / step, float(attrs["lo"]), float(attrs["hi"])))
+        return steps.astype("int32").astype("float32") * step
+
+    return te.compute(x.shape, value, name)
+
+
 def _element_along(parameter: Tensor, attrs: Attributes, indices: Sequence[Expr]) -> Expr:
     return parameter[indices[attrs["axis"]]] if parameter.shape else parameter[()]
 
@@ -158,6 +187,12 @@ def _quantizelinear_meaning(attrs, x: Array, scale: Array, zero: Array) -> Array
 def _dequantizelinear_meaning(attrs, q: Array, scale: Array, zero: Array) -> Array:
     scale, point = (along(v, q.ndim, attrs["axis"]) for v in (scale, zero))
     return (q.astype(np.int64) - point).astype(np.float32) * scale
+
+
+def _fake_quantize_meaning(attrs, x: Array, scale: Array) -> Array:
+    scale = along(scale, x.ndim, attrs["axis"])
+    steps = np.rint(np.clip(x / scale, np.float32(attrs["lo"]), np.float32(attrs["hi"])))
+    return steps.astype(np.int32).astype(np.float32) * scale
 
 
 def _qadd_meaning(attrs, a: Array, b: Array) -> Array:
@@ -200,6 +235,12 @@ OPERATORS = (
         meaning=_dequantizelinear_meaning, type=_dequantizelinear_type, numbers=Numbers.FLOAT,
         kind=Kind.ELEMENTWISE, data_inputs=1, parameters=_positive, pixelwise=is_by_channel,
         channels_last=ChannelsLast(by_axis), algebra=Algebra(never_minus_zero=True)),
+    Operator(
+        name="fake_quantize", summary="x / scale, clipped, rounded half to even, * scale",
+        inputs="x, scale", attributes="axis, lo and hi (in steps)", define=_fake_quantize,
+        meaning=_fake_quantize_meaning, type=_fake_quantize_type, numbers=Numbers.FLOAT,
+        kind=Kind.ELEMENTWISE, data_inputs=1, channels_last=ChannelsLast(by_axis),
+        algebra=Algebra(never_minus_zero=True)),
     Operator(
         name="quantize", summary="float32 as int8 or int16 in stored form", inputs="x float32",
         attributes="scale, zp (stored form), dtype (int8)",

@@ -108,7 +108,7 @@ class LayeredNetwork:
     layers' weights and biases may be replaced in place; `place` begins the messages of refusals.
     `weight_bits` are those of the weights of layers that have fewer than 8, by `Layer.inner`;
     of matrices these have a scale for each of `weight_groups`, where there are such;
-    `activation_bits` are those of all activations, 8 or 16, `accumulator_bits` those of sums.
+    `activation_bits` are those of activations, `accumulator_bits` those of sums.
     `matched` says of layers, by their value, which pattern they are: its instruction's meaning
     takes their place. `rounded` has weights whose integers are chosen, by `Layer.inner`; those of
     others are the nearest.

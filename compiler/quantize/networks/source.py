@@ -14,6 +14,7 @@ from compiler.frontend.building.binding import (Bindings, bound_graph, bound_mod
                                                 extents_of, real_inputs)
 from compiler.frontend.models import is_of_keras, is_of_torch, read_file
 from compiler.frontend.onnx.importing import PAGE, ImportRefused, check_model, convert
+from compiler.gradients.trainable import with_rows
 from compiler.graph.graph import Graph
 from compiler.quantize.networks.recurrent import Recurrent
 from compiler.quantize.ranges.calibration import Input
@@ -30,13 +31,15 @@ Importing = Callable[[Mapping[str, int], Mapping[str, Array]], Graph]
 @dataclass(frozen=True, slots=True)
 class Source:
     """A network; `place` begins the messages of refusals. `imported` gives its graph for extents of
-    open dimensions, and for those of arrays where these leave some open.
+    open dimensions, and for those of arrays where these leave some open. `of_rows` gives the
+    network of an ONNX model with so many rows in each input.
     """
 
     place: str
     inputs: tuple[Input, ...]
     imported: Importing
     recurrent: Recurrent = Recurrent()
+    of_rows: "Callable[[int], Source] | None" = None
 
     def graph(self, shapes: Mapping[str, int], arrays: Mapping[str, Array] | None = None) -> Graph:
         """Raises QuantizeRefused."""
@@ -135,7 +138,8 @@ def _of_model(model: Any, place: str, bind: Bindings | None, keep_float: tuple[s
         return convert(bound, name, extents_of(values, arrays, shapes), place,
                        recurrent.arranged, page)
 
-    return Source(place, tuple(map(_input, values)), imported, recurrent)
+    return Source(place, tuple(map(_input, values)), imported, recurrent, lambda batch: _of_model(
+        with_rows(bound, batch), place, None, keep_float))
 
 
 def _input(value: onnx.ValueInfoProto) -> Input:

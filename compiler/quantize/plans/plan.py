@@ -48,7 +48,8 @@ class Plan:
     """`quantized` holds the values that quantized layers make, `reasons` why each other layer
     stays in float, by its name. `scale_of` names, for each value that is read quantized, the value
     whose scale constants it has; values with equal groups have equal scales. `constants` has the
-    ranges of those that are quantized with one scale.
+    ranges of those that are quantized with one scale. `outer` are the groups of the network's
+    inputs and outputs, which have 8 bits where others have fewer.
     """
 
     quantized: frozenset[str]
@@ -58,6 +59,7 @@ class Plan:
     symmetric: frozenset[str] = frozenset()
     constants: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     activation_bits: int = 8
+    outer: frozenset[str] = frozenset()
 
     def origin(self, value: str) -> str:
         """The value whose elements were moved to make this one; itself where none were."""
@@ -82,8 +84,11 @@ class Plan:
                 before = spans.get(group, (low, high))
                 spans[group] = min(low, before[0]), max(high, before[1])
         symmetric = {self.groups[value] for value in self.symmetric}
-        return {value: Scale.of(*spans[group], group in symmetric, self.activation_bits)
+        return {value: Scale.of(*spans[group], group in symmetric, self._bits(group))
                 for value, group in self.groups.items()}
+
+    def _bits(self, group: str) -> int:
+        return max(self.activation_bits, 8 if group in self.outer else 0)
 
 
 def hindrance(node: Node, rank: int) -> str:
@@ -210,8 +215,10 @@ class _Planning:
                 if reason.startswith(PART_OF_FLOAT) and self.known.intersection(self.data(layer)):
                     self.known.add(layer.value)
         groups = {value: self._root(value) for value in self.parent}
+        ends = groups.keys() & {*self.network.inputs, *self.network.outputs}
         return Plan(frozenset(self.quantized), reasons, groups, self.moved,
-                    frozenset(self.symmetric), self.constants, self.network.activation_bits)
+                    frozenset(self.symmetric), self.constants, self.network.activation_bits,
+                    frozenset(groups[value] for value in ends))
 
     def _reason(self, layer: Layer) -> str | None:
         """Why the layer stays in float."""

@@ -20,7 +20,7 @@ def nearest(network: LayeredNetwork, node: Node, bits: int, source: np.float32) 
     return (_in_groups(network, node, bits, largest, source)
             or RoundedWeight(*quantized_weight(
                 network.tensors[node.inputs[1]], axis, largest, source, bits,
-                network.activation_bits, network.accumulator_bits)))
+                max(network.activation_bits, 8), network.accumulator_bits)))
 
 
 def _in_groups(network: LayeredNetwork, node: Node, bits: int, bias: Array, source: np.float32

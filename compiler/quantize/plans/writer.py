@@ -4,8 +4,9 @@ quantizelinear and dequantizelinear stand around every quantized layer, as ONNX 
 puts them: activations uint8 with one scale and zero point a tensor (or int16, zero point 0),
 weights int8 with one scale an output channel and zero point 0, biases int32 with scale = input
 scale x weight scale. Weights of fewer bits are int8 with few values; with scales of groups they
-are int16, integers of few bits times the factor of their group. A relu or clip is left out
-where the quantizelinear behind it clamps at its bounds. What an instruction of the machine matches
+are int16, integers of few bits times the factor of their group. Activations of fewer than 8 bits
+are clipped before they are quantized. A relu or clip is left out where what follows clamps at its
+bounds. What an instruction of the machine matches
 is a `quantized_map` of the quantized tensors, with that instruction's meaning.
 """
 
@@ -37,7 +38,7 @@ class Written:
 
 def write(network: LayeredNetwork, plan: Plan, scales: Mapping[str, Scale]) -> Written:
     """The QDQ form of a network."""
-    writer = _Writer(network, network.layers, plan, scales, network.outputs)
+    writer = Writer(network, network.layers, plan, scales, network.outputs)
     return writer.written(network.inputs, network.outputs)
 
 
@@ -46,7 +47,7 @@ def write_part(network: LayeredNetwork, graph: Graph, plan: Plan, scales: Mappin
     """The QDQ form of some layers. Values that they read from others become inputs, with the types
     that the float network `graph` has; `outputs` are the values of the network that it returns.
     """
-    writer = _Writer(network, layers, plan, scales, ())
+    writer = Writer(network, layers, plan, scales, ())
     results = {value for layer in layers for value in (layer.value, layer.inner)}
     read = dict.fromkeys(value for layer in layers for value in layer.read
                          if value not in results and value not in network.tensors)
@@ -54,9 +55,9 @@ def write_part(network: LayeredNetwork, graph: Graph, plan: Plan, scales: Mappin
 
 
 @dataclass(slots=True)
-class _Writer:
+class Writer:
     """Nodes and constants of the QDQ form, in order; outputs of the network, in `results`, keep
-    their names.
+    their names. The form in training is another class (`compiler.quantize.training.writer`).
     """
 
     network: LayeredNetwork
@@ -100,30 +101,33 @@ class _Writer:
     def _add_quantized(self, layer: Layer) -> None:
         value = layer.value
         if value in self.network.matched:
-            self._add_matched(layer, self.network.matched[value])
+            self.add_matched(layer, self.network.matched[value])
             return
         computed = (self.names.fresh(f"{value}_QuantizeLinear_Input") if value in self.results
                     else value)
         if layer.node.op in WEIGHTED and layer.node.inputs[1] in self.network.tensors:
-            reads = self._weighted(layer.node, self.network.weight_bits.get(layer.inner, 8))
+            reads = self.weighted(layer.node, self.network.weight_bits.get(layer.inner, 8))
         else:
-            reads = [self._dequantized(value) if value in self.scales else value
+            reads = [self.dequantized(value) if value in self.scales else value
                      for value in layer.node.inputs]
-        clamp = layer.clamp and bounds(layer.clamp)
-        clamped = bool(clamp) and self.scales[value].reaches(*clamp)
-        self._append(layer, reads, computed, clamped)
+        self._append(layer, reads, computed, self.clamps(layer))
         if value in self.scales:
-            self._quantize(computed, value)
+            self.quantize(computed, value)
 
-    def _add_matched(self, layer: Layer, match: Match) -> None:
+    def clamps(self, layer: Layer) -> bool:
+        """True if the layer's clamp is written: where its quantization does not clamp as much."""
+        clamp = layer.clamp and bounds(layer.clamp)
+        return bool(clamp) and self.scales[layer.value].reaches(*clamp)
+
+    def add_matched(self, layer: Layer, match: Match) -> None:
         for source in match.sources:
-            self._dequantized(source)
+            self.dequantized(source)
         if match.weight:
             self._add_sums(layer, match)
             return
         made, told = (self.names.fresh(f"{layer.value}_Map_Output"),
                       meaning(match, layer.value, self.scales))
-        constants = [self._constant(f"{layer.value}_numbers", array.reshape(match.shape))
+        constants = [self.constant(f"{layer.value}_numbers", array.reshape(match.shape))
                      for array in told.constants]
         self.nodes.append(Node("quantized_map", layer.name,
                                (*(self.stored[source] for source in match.sources), *constants),
@@ -135,7 +139,7 @@ class _Writer:
         steps = self.scales[match.weight].steps(weight).reshape(weight.shape[-2:])
         made = self.names.fresh(f"{layer.value}_Terms_Output")
         self.nodes.append(Node(
-            "quantized_terms", layer.name, (self.stored[match.sources[0]], self._constant(
+            "quantized_terms", layer.name, (self.stored[match.sources[0]], self.constant(
                 f"{match.weight}_quantized", steps)), (made,),
             sum_meaning(match, layer.value, self.scales, weight.shape[-1])))
         self._dequantize(made, layer.value)
@@ -146,28 +150,39 @@ class _Writer:
         if clamp:
             self.nodes.append(replace(clamp, outputs=(computed,)))
 
-    def _dequantized(self, value: str) -> str:
+    def dequantized(self, value: str) -> str:
         """The value's dequantized form; a value that a float layer or no layer here makes is
         quantized first. Constants are stored quantized.
         """
         if value in self.network.tensors and value not in self.real:
-            self.real[value] = self._constant_operand(value)
+            self.real[value] = self.constant_operand(value)
         elif value not in self.real:
-            self._quantize(value, value)
+            self.quantize(value, value)
         return self.real[value]
 
-    def _constant_operand(self, value: str) -> str:
+    def constant_operand(self, value: str) -> str:
         steps = self.scales[value].steps(self.network.tensors[value])
         real = self.names.fresh(f"{value}_DequantizeLinear_Output")
         self._node("DequantizeLinear", value,
-                   [self._constant(f"{value}_quantized", steps), *self._parameters(value)], real)
+                   [self.constant(f"{value}_quantized", steps), *self._parameters(value)], real)
         return real
 
-    def _quantize(self, computed: str, value: str) -> None:
+    def quantize(self, computed: str, value: str) -> None:
         """Quantizes the float value `computed`, which stands for the network's `value`."""
+        scale = self.scales[value]
+        if scale.bits is not None and value not in self.plan.moved:
+            computed = self._bounded(computed, value, scale)
         stored = self.names.fresh(f"{value}_QuantizeLinear_Output")
         self._node("QuantizeLinear", value, [computed, *self._parameters(value)], stored)
         self._dequantize(stored, value)
+
+    def _bounded(self, computed: str, value: str, scale: Scale) -> str:
+        """The value within what few bits reach."""
+        low, high = scale.bounds()
+        within = self.names.fresh(f"{value}_Clip_Output")
+        self.nodes.append(Node("clip", self.node_names.fresh(f"{value}_Clip"), (computed,),
+                               (within,), {"lo": low, "hi": high}))
+        return within
 
     def _dequantize(self, stored: str, value: str) -> None:
         """Dequantizes the quantized form of the network's `value`."""
@@ -181,18 +196,18 @@ class _Writer:
         source = self.plan.origin(value)
         if source not in self.parameters:
             scale = self.scales[source]
-            self.parameters[source] = [self._constant(f"{source}_scale", np.array(scale.scale)),
-                                       self._constant(f"{source}_zero_point", np.array(scale.zero))]
+            self.parameters[source] = [self.constant(f"{source}_scale", np.array(scale.scale)),
+                                       self.constant(f"{source}_zero_point", np.array(scale.zero))]
         return self.parameters[source]
 
-    def _weighted(self, node: Node, bits: int) -> list[str]:
+    def weighted(self, node: Node, bits: int) -> list[str]:
         """The inputs of the node, with weights of so many bits and biases as dequantized integers.
         """
         data, weight, *more = node.inputs
         source, axis = self.scales[data].scale, channel_axis(node)
         chosen = self.network.rounded.get(node.outputs[0]) or nearest(self.network, node, bits,
                                                                       source)
-        inputs = [self._dequantized(data), self._steps(weight, chosen.steps, chosen.scale, axis)]
+        inputs = [self.dequantized(data), self._steps(weight, chosen.steps, chosen.scale, axis)]
         if more:
             groups = node.attrs.get("group", 1) if axis else 1
             both = source * np.tile(chosen.scale, groups)
@@ -212,9 +227,9 @@ class _Writer:
     def _dequantized_steps(self, name: str, steps: Array, scale: Array, axis: int) -> str:
         if scale.size == 1:
             scale, axis = scale.reshape(()), 0
-        constants = [self._constant(f"{name}_quantized", steps),
-                     self._constant(f"{name}_scale", scale),
-                     self._constant(f"{name}_zero_point", np.zeros(scale.shape, steps.dtype))]
+        constants = [self.constant(f"{name}_quantized", steps),
+                     self.constant(f"{name}_scale", scale),
+                     self.constant(f"{name}_zero_point", np.zeros(scale.shape, steps.dtype))]
         real = self.names.fresh(f"{name}_DequantizeLinear_Output")
         self._node("DequantizeLinear", name, constants, real, axis)
         return real
@@ -224,7 +239,7 @@ class _Writer:
         name = self.node_names.fresh(f"{value}_{role}")
         self.nodes.append(Node(role.lower(), name, tuple(inputs), (output,), {"axis": axis}))
 
-    def _constant(self, name: str, array: Array) -> str:
+    def constant(self, name: str, array: Array) -> str:
         name = self.names.fresh(name)
         self.constants[name] = array
         return name

@@ -1,11 +1,11 @@
-"""Scales: real = (stored - zero) * scale. Activations uint8, or int16 with zero point 0, weights
-int8 and biases int32."""
+"""Scales: real = (stored - zero) * scale. Activations uint8, with few values for 4
+and 2 bits, or int16 with zero point 0, weights int8 and biases int32."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-ACTIVATION_BITS = (8, 16)
+ACTIVATION_BITS = (2, 4, 8, 16)
 ACCUMULATOR_BITS = (16, 24, 32, 40, 48)
 WEIGHT_BITS = (8, 4, 2)
 WEIGHT_LIMIT = 127
@@ -19,30 +19,48 @@ Array = np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The scale and zero point of an activation, which has the type of the zero point."""
+    """The scale and zero point of an activation, which has the type of the zero point; `bits` are
+    those of its numbers where they are fewer than 8.
+    """
 
     scale: np.float32
     zero: np.uint8 | np.int16
+    bits: int | None = None
 
     @classmethod
     def of(cls, low: float, high: float, symmetric: bool = False, bits: int = 8) -> "Scale":
         """The scale that spans the range and 0, which padding needs; `symmetric` fixes zero point
-        128. Of 16 bits the zero point is 0.
+        128. Of 16 bits the zero point is 0; numbers of few bits begin at 0, or lie around 128.
         """
         low, high = min(low, 0.0), max(high, 0.0)
         if bits == 16:
             return cls(_step(max(-low, high) / np.iinfo(np.int16).max), np.int16(0))
+        few, most = bits if bits < 8 else None, (1 << bits) - 1
         if symmetric:
-            return cls(_step(max(-low, high) / WEIGHT_LIMIT), np.uint8(128))
-        scale = _step((high - low) / 255)
-        return cls(scale, np.uint8(np.clip(np.rint(-low / scale), 0, 255)))
+            return cls(_step(max(-low, high) / (most // 2)), np.uint8(128), few)
+        scale = _step((high - low) / most)
+        return cls(scale, np.uint8(np.clip(np.rint(-low / scale), 0, most)), few)
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The least and the greatest stored number."""
+        if self.bits is None:
+            return np.iinfo(self.zero.dtype).min, np.iinfo(self.zero.dtype).max
+        first = 128 - (1 << self.bits - 1) if self.zero == 128 else 0
+        return first, first + (1 << self.bits) - 1
+
+    def bounds(self) -> tuple[float, float]:
+        """The least and the greatest real number, in float32."""
+        low, high = ((np.float32(limit) - np.float32(self.zero)) * self.scale
+                     for limit in self.limits)
+        return float(low), float(high)
 
     def reaches(self, low: float, high: float) -> bool:
         """True if clamping to the bounds changes any stored number."""
         with np.errstate(over="ignore"):
             first, last = np.rint(np.array([low, high], np.float32) / self.scale) + self.zero
-        limits = np.iinfo(self.zero.dtype)
-        return first > limits.min or last < limits.max
+        least, most = self.limits
+        return first > least or last < most
 
     def steps(self, real: Array) -> Array:
         """The real numbers as they are stored."""
@@ -53,8 +71,7 @@ class Scale:
         return (self._stored(real) - self.zero) * self.scale
 
     def _stored(self, real: Array) -> Array:
-        limits = np.iinfo(self.zero.dtype)
-        return np.clip(np.rint(real / self.scale) + self.zero, limits.min, limits.max)
+        return np.clip(np.rint(real / self.scale) + self.zero, *self.limits)
 
 
 def _step(real: float) -> np.float32:
@@ -135,4 +152,4 @@ def _least_of(rows: Array, bits: int, candidates: int, turns: int) -> Array:
 
 def quantized_bias(bias: Array, scale: Array) -> Array:
     """Quantizes a bias to int32 steps of the data's scale times the weight's."""
-    return np.rint(bias / scale).astype(np.int32)
+    return np.rint(bias / scale).clip(-BIAS_LIMIT, BIAS_LIMIT).astype(np.int32)

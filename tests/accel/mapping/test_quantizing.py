@@ -27,6 +27,7 @@ def test_shipped_instructions_change_nothing(machine: Machine) -> None:
     assert given(machine) == {"activation_bits": 8}
     assert given(machine, observer="mse", activation_bits=8) == {"observer": "mse",
                                                                  "activation_bits": 8}
+    assert given(machine, activation_bits=4) == {"activation_bits": 4}
 
 
 def test_bits_are_those_that_are_stored() -> None:
@@ -58,8 +59,8 @@ def test_patterns_are_handed_on() -> None:
 
 
 @pytest.mark.parametrize(("machine", "options", "message"), [
-    (TINY, {"activation_bits": 16}, "activation bits must be 8 for machine tiny-1x4x4, whose "
-                                    "instructions store int8, not 16"),
+    (TINY, {"activation_bits": 16}, "activation bits must be 8 or 4 or 2 for machine tiny-1x4x4, "
+                                    "whose instructions store int8, not 16"),
     (LONG, {"activation_bits": 8}, "activation bits must be 16 for machine int16, whose "
                                    "instructions store int16, not 8"),
     (FLOATS, {}, "machine tiny-1x4x4 must store integers for a network that is quantized for it, "

@@ -25,6 +25,7 @@ IMAGES: dict[str, tuple[dict, list[Array]]] = {
     "concat": ({"axis": 1}, [IMAGE, IMAGE + 1]), "reverse": ({"axes": (2, 3)}, [IMAGE]),
     "quantizelinear": ({"axis": 1}, [IMAGE, SCALES, np.array([1, -2, 3], np.int8)]),
     "dequantizelinear": ({"axis": 1}, [IMAGE.astype(np.int8), SCALES, np.zeros(3, np.int8)]),
+    "fake_quantize": ({"axis": 1, "lo": -8, "hi": 7}, [IMAGE, SCALES]),
     "expand": ({"shape": (2, 3, 4, 5)}, [IMAGE[:, :1]]),
     "pad": ({"before": (0, 1, 2, 0), "after": (0, 0, 1, -1), "mode": "constant"},
             [IMAGE, np.array(7, np.float32)]),

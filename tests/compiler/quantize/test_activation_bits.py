@@ -1,5 +1,7 @@
 """Activations of 16 bits: what the file holds, what becomes of it, how well it agrees."""
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -9,7 +11,7 @@ import lockstep
 from accel.machine.intrinsics import instructions
 from accel.machine.machine import Machine
 from compiler.errors import ArgumentError
-from compiler.graph import optimize
+from compiler.graph import evaluate, optimize
 from compiler.quantize import quantize
 from compiler.quantize.ranges.scales import Scale, quantized_weight
 from examples.digits.data import HERE, held_out
@@ -68,11 +70,47 @@ def test_functions_and_computed_factors_stay_in_float(float_model, rng) -> None:
         "products of computed values are of 8 bits, and activations have 16"}
 
 
+@pytest.mark.parametrize("bits", [4, pytest.param(2, marks=pytest.mark.slow)])
+def test_few_bits_are_few_values_on_the_accelerator(samples, bits: int) -> None:
+    """All but the ends have them; the file is one of int8 like others, and the machine agrees with
+    the host.
+    """
+    made = quantize(FLOAT, samples, activation_bits=bits)
+    stored = {value: node.outputs[0] for node in made.graph.nodes if node.op == "quantizelinear"
+              for value in node.outputs}
+    found = evaluate(replace(made.graph, outputs=(*made.graph.outputs, *stored)),
+                     {"image": samples[:1]})
+    first, *inner, last = (found[name] for name in stored)
+    assert max(first.max(), last.max()) > 200 and len(inner) == 9
+    assert max(each.max() for each in inner) == (1 << bits) - 1
+    assert all(layer.quantized for layer in made.layers)
+    assert ("clip" in {node.op for node in made.graph.nodes}
+            and not any(node.op == "clip" for node in optimize(made.graph).nodes))
+    module = lockstep.compile(made.graph, "accel:tiny-1x4x4")
+    host = lockstep.compile(made.graph, "cpu")
+    found, wanted = (one({"image": samples[:1]})["logits"] for one in (module, host))
+    np.testing.assert_array_equal(found, wanted)
+    assert len(module.accelerated) == 1
+
+
+@pytest.mark.parametrize(("span", "symmetric", "limits"), [
+    ((0, 3), False, (0, 15)), ((-1, 2), False, (0, 15)), ((-2, 1), True, (120, 135))])
+def test_scales_of_few_bits(span: tuple[float, float], symmetric: bool, limits: tuple[int, int]
+                            ) -> None:
+    """Zero is exact, the ends are as near as a step, and stored numbers stay within."""
+    one = Scale.of(*span, symmetric, bits=4)
+    steps = one.steps(np.array([-9, 0, 9], np.float32))
+    assert (one.limits, steps.tolist()) == (limits, [limits[0], int(one.zero), limits[1]])
+    assert one.bounds() == pytest.approx(one.rounded(np.array([-9, 9], np.float32)).tolist())
+    np.testing.assert_allclose(one.rounded(np.array(span)), span, atol=0.51 * float(one.scale))
+    assert Scale.of(*span, symmetric).limits == (0, 255)
+
+
 @pytest.mark.parametrize("bits", [7, 12, "16", 16.5])
 def test_other_bits_are_refused(bits, samples) -> None:
     with pytest.raises(ArgumentError) as refusal:
         quantize(FLOAT, samples, activation_bits=bits)
-    assert str(refusal.value) == f"activation_bits must be 8 or 16, not {bits!r}"
+    assert str(refusal.value) == f"activation_bits must be 2, 4, 8 or 16, not {bits!r}"
 
 
 def test_accumulators_of_other_bits_are_refused(samples) -> None:

@@ -15,6 +15,14 @@ def clip(rng: Rng) -> Drawn:
     return Drawn((some(rng, *shape(rng)),), {"lo": ends[0], "hi": ends[1]})
 
 
+def fake_quantize(rng: Rng) -> Drawn:
+    extents = shape(rng)
+    axis = int(rng.integers(max(len(extents), 1)))
+    channels = extents[axis:axis + 1] if rng.random() < 0.5 else ()
+    return Drawn((some(rng, *extents), rng.uniform(0.1, 0.5, channels)),
+                 {"axis": axis, "lo": -int(rng.integers(5)), "hi": int(rng.integers(1, 5))})
+
+
 def leaky(rng: Rng) -> Drawn:
     return Drawn((some(rng, *shape(rng)),), {"alpha": rng.uniform(-0.5, 0.5)})
 

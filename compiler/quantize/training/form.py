@@ -1,0 +1,53 @@
+"""A quantized network made ready for training, and what becomes of it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from compiler.gradients.trainable import Trainable, matching, require_batch
+from compiler.quantize.networks.network import LayeredNetwork
+from compiler.quantize.plans.plan import Plan
+from compiler.quantize.ranges.refusal import QuantizeRefused
+from compiler.quantize.training.writer import Scales, TrainingForm, training_form
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedTraining(Trainable, Generic[Made]):
+    """A quantized network as it is in training.
+
+    graph : weights, biases and activations are floats that `fake_quantize` rounds as the quantized
+        network does; the parameters are constants by their names.
+    parameters : weights, biases and step sizes (``NAME_step``).
+    statistics, counter : none; norms are in the weights.
+    trained : the quantized network with these parameters, those of `Trainer.parameters`.
+    """
+
+    trained: Callable[[Mapping[str, np.ndarray]], Made]
+
+
+def in_training(network: LayeredNetwork, plan: Plan, scales: Scales, batch: int | None,
+                freeze: Iterable[str], trained: Callable[[TrainingForm, Mapping[str, np.ndarray]],
+                                                         Made]) -> QuantizedTraining[Made]:
+    """The network, for so many rows, in training. Raises QuantizeRefused for what has no form
+    there; GradientRefused as `compiler.gradients.trainable` does.
+    """
+    _require_form(network)
+    form = training_form(network, plan, scales)
+    require_batch(form.graph, batch)
+    frozen = matching(network.place, form.parameters, freeze)
+    parameters = tuple(name for name in form.parameters if name not in frozen)
+    return QuantizedTraining(form.graph, parameters, {}, "", lambda arrays: trained(form, {
+        **{name: form.graph.constants[name] for name in frozen}, **arrays}))
+
+
+def _require_form(network: LayeredNetwork) -> None:
+    """Raises QuantizeRefused for numbers that training does not have."""
+    reason = ("weights with scales of groups" if network.weight_groups else
+              "activations of 16 bits" if network.activation_bits > 8 else
+              "accumulators of other than 32 bits" if network.accumulator_bits != 32 else "")
+    if reason:
+        raise QuantizeRefused(f"{network.place}: a network with {reason} cannot be trained")
