@@ -18,11 +18,11 @@ MODULES = ["accel.machine.isa", "compiler.ops.registry", "compiler.plans",
            "compiler.tune.space", "runtime.driver.compilation", "runtime.driver.onnx_backend"]
 
 
-BUILDS = ("EmulatedBoard", "Probe")           # Verilator and a C++ compiler for half a minute
+LONG = ("EmulatedBoard", "Probe", "quantized.trainable")    # what compilers take seconds for
 
 
 @pytest.mark.parametrize(("page", "number", "text"), [
-    pytest.param(*block, marks=pytest.mark.slow if any(name in block[2] for name in BUILDS) else (),
+    pytest.param(*block, marks=pytest.mark.slow if any(name in block[2] for name in LONG) else (),
                  id=f"{block[0].name}-{block[1]}") for block in BLOCKS])
 def test_blocks_of_pages_run(page, number, text, monkeypatch):
     monkeypatch.chdir(ROOT)
