@@ -16,7 +16,7 @@ from accel.machine.config import preset
 from accel.machine.intrinsics import SHIPPED, gemm_op, vector_op
 from accel.machine.machine import Machine
 from compiler import te
-from compiler.ops.floats import AFFINE
+from compiler.ops.records.stored_floats import AFFINE
 
 MOVES = tuple(instruction for instruction in SHIPPED if instruction.unit in ("load", "store"))
 
