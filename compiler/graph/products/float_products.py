@@ -13,6 +13,8 @@ from compiler.ops.records.stored_floats import numbers_of, stored_array
 from compiler.ops.registry import find
 
 
+ONE, ZERO = (np.full((), number, np.float32) for number in (1, 0))
+
 MOVES = ("reshape", "transpose")
 """What only moves elements."""
 
@@ -71,7 +73,7 @@ class _Rewriting:
         scale = self._encodes(last)
         if scale is None:
             return None
-        node, relu, bias = self._only(last.inputs[0]), 0, np.float32(0)
+        node, relu, bias = self._only(last.inputs[0]), 0, ZERO
         if node and node.op == "relu":
             node, relu = self._only(node.inputs[0]), 1
         if node and node.op == "add":
@@ -113,7 +115,7 @@ class _Rewriting:
                 whole = bias.reshape((1,) * (rank - bias.ndim) + bias.shape)
                 if whole.size == whole.shape[at]:
                     return made, whole.reshape(-1)
-        return None, np.float32(0)
+        return None, ZERO
 
     def _weight(self, node: Node) -> tuple[np.ndarray, np.ndarray] | None:
         """The codes [outputs, ...] of the weight of a product, and the scale of each output."""
@@ -131,12 +133,13 @@ class _Rewriting:
         dtype, array = self.types.weight, self.graph.constants.get(value)
         if array is not None and array.dtype == np.float32:     # it was converted before
             codes = stored_array(array, dtype)
-            return (codes, np.float32(1)) if np.array_equal(numbers_of(codes, dtype), array
+            return (codes, ONE) if np.array_equal(numbers_of(codes, dtype), array
                                                             ) else None
         node = self.producers.get(value)
         codes = self.graph.constants.get(node.inputs[0]) if node else None
-        scale = self._decodes(node, dtype) if node and codes is not None else None
-        if codes is None or scale is None or scale.size > 1 and node.attrs["axis"] != axis:
+        scale = self._decodes(node, dtype) if node else None
+        if node is None or codes is None or scale is None or (
+                scale.size > 1 and node.attrs["axis"] != axis):
             return None
         return codes, scale
 
@@ -162,7 +165,7 @@ class _Rewriting:
         if node.op == "decodefloat" and node.attrs["dtype"] == dtype:
             return self.graph.constants[node.inputs[1]]
         is_cast = node.op == "cast" and node.attrs["to"] == "float32"
-        return np.float32(1) if is_cast and self.graph.values[node.inputs[0]].dtype == dtype else (
+        return ONE if is_cast and self.graph.values[node.inputs[0]].dtype == dtype else (
             None)
 
     def _encodes(self, node: Node) -> np.ndarray | None:
@@ -172,5 +175,5 @@ class _Rewriting:
             scale = self.graph.constants[node.inputs[1]]
             return None if scale.ndim else scale
         is_cast = node.op == "cast" and node.attrs["to"] == dtype
-        return np.float32(1) if is_cast and self.graph.values[node.inputs[0]].dtype == "float32" \
+        return ONE if is_cast and self.graph.values[node.inputs[0]].dtype == "float32" \
             else None

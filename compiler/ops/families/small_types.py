@@ -225,6 +225,7 @@ def _any(parameters: Sequence[Array]) -> Sequence[Range]:
 
 _PRODUCT = "relu (0 or 1), element and weight (types), lanes"
 
+# Conversions read their operand in many places, so they are kernels of their own: opaque.
 OPERATORS = (
     Operator(
         name="bitcast", summary="the bytes of x as another type", inputs="x",
@@ -235,13 +236,13 @@ OPERATORS = (
         name="encodefloat", summary="x / scale as the nearest float of few bits, saturated",
         inputs="x, scale", attributes=f"axis, dtype ({', '.join(STORED_FLOATS)})",
         define=_encode, meaning=_encode_meaning, type=_encode_type, numbers=Numbers.FLOAT,
-        kind=Kind.ELEMENTWISE, data_inputs=1, parameters=_positive, pixelwise=is_by_channel,
+        kind=Kind.OPAQUE, data_inputs=1, parameters=_positive, pixelwise=is_by_channel,
         channels_last=ChannelsLast(by_axis)),
     Operator(
         name="decodefloat", summary="the number of a float of few bits, times scale",
         inputs="q, scale", attributes="axis, dtype (as encodefloat)",
         define=_decode, meaning=_decode_meaning, type=_decode_type, numbers=Numbers.FLOAT,
-        kind=Kind.ELEMENTWISE, data_inputs=1, parameters=_positive, pixelwise=is_by_channel,
+        kind=Kind.OPAQUE, data_inputs=1, parameters=_positive, pixelwise=is_by_channel,
         channels_last=ChannelsLast(by_axis)),
     Operator(
         name="fconv2d", summary="convolution of floats of few bits, sums * scale + offset",
