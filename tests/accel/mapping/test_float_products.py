@@ -92,20 +92,17 @@ def test_small_buffers_and_threads_keep_the_order_of_sums():
 
 
 def test_the_order_of_sums_is_seen():
-    """Beside 448 * 448, float32 has no room for 2**-9: neighbours are summed first, then blocks,
-    in each the pixels of a window."""
-    tiny, most = (int(stored_array(np.float32([value]), "float8_e4m3fn")[0])
-                  for value in (2.0 ** -9, 448))
-    one = int(stored_array(np.float32([1]), "float8_e4m3fn")[0])
+    """Beside 448 * 448, float32 has no room for 2**-9: neighbours are summed first, then blocks of
+    channels, in each the pixels of a window."""
+    tiny, most, one = stored_array(np.float32([2.0 ** -9, 448, 1]), "float8_e4m3fn").tolist()
     net = Floats(FP8)
-    x = net.x(1, 8, 1, 2)
+    x = net.x(1, 8, 1, 3)
     net.given[...] = 0
-    for (channel, pixel), code in {(0, 0): most, (1, 0): tiny, (2, 0): most | 128, (4, 0): most,
-                                   (0, 1): most | 128, (4, 1): tiny}.items():
+    for (channel, pixel), code in {(0, 0): most, (1, 0): tiny, (2, 0): most | 128, (3, 0): tiny,
+                                   (0, 1): most, (0, 2): most | 128, (4, 1): tiny}.items():
         net.given[0, channel, 0, pixel] = code
-    weights = np.full((4, 8, 1, 2), one, np.uint8)
-    weights[:, [0, 2, 4], :, 0] = most
-    weights[:, [0], :, 1] = most
+    weights = np.full((4, 8, 1, 3), one, np.uint8)
+    weights[:, [0, 2]] = most
     scales = np.full(4, 512, np.float32), np.zeros(4, np.float32)
     graph = net.graph(net.add_node(
         "fconv2d", x, *map(net.constant, (weights, *scales)), strides=(1, 1), pads=(0, 0, 0, 0),
@@ -116,6 +113,20 @@ def test_the_order_of_sums_is_seen():
         **graph.nodes[0].attrs, "lanes": 8}),)), {"x": net.given})[graph.outputs[0]].reshape(-1)
     assert (numbers_of(made, "float8_e4m3fn") == 1).all()
     assert (numbers_of(other, "float8_e4m3fn") == 0).all()
+
+
+def test_infinities_are_multiplied_and_results_saturate():
+    """Of e5m2, which has them: only a conversion makes the greatest number of one."""
+    net = Floats(WIDE)
+    x = net.x(1, 3)
+    net.given[...] = [[0x7c, 0, 0]]
+    parameters = (np.full((2, 3), 8, np.uint8), np.ones(2, np.float32), np.zeros(2, np.float32))
+    graph = net.graph(net.add_node(
+        "fdense", x, *map(net.constant, parameters), relu=0, element="float8_e5m2",
+        weight="float8_e4m3fn", lanes=8))
+    assert_right(WIDE, graph, {"x": net.given})
+    made, = evaluate(graph, {"x": net.given}).values()
+    assert (numbers_of(made, "float8_e5m2") == 57344).all()
 
 
 def test_a_sum_into_one_entry_waits_for_the_one_before():
