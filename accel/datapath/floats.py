@@ -10,9 +10,10 @@ nearest, ties to even, with subnormal numbers, infinities and signed zeros. Beyo
 - A NaN that an operation gives is the canonical one of its type: positive, quiet, payload 0. A
   read, a selection and a store hand on bits as they are.
 - Maximum and minimum give NaN if either operand is NaN; -0 is less than +0.
-- Numbers of 16 bits are computed in float32, and the result is rounded to their type.
+- Numbers of 16 or 8 bits are computed in float32, and the result is rounded to their type.
+- What is too large for a type of 8 bits, infinity as well, becomes its greatest number.
 - A conversion to an integer rounds towards zero; beyond the ends of the type it gives the nearest
-  end, and 0 for NaN. An integer becomes a number of 16 bits by way of float32.
+  end, and 0 for NaN. An integer becomes a number of 16 or 8 bits by way of float32.
 """
 
 from dataclasses import dataclass
@@ -25,10 +26,19 @@ from compiler import te
 
 @dataclass(frozen=True, slots=True)
 class FloatFormat:
-    """A binary interchange format: sign, exponent, fraction, the last lowest."""
+    """A binary format: sign, exponent, fraction, the last lowest.
+
+    Parameters
+    ----------
+    saturates : what is too large becomes the greatest number, not infinity.
+    is_finite : there are no infinities; of the numbers with the greatest exponent only that with
+        all bits set is NaN.
+    """
 
     exponent_bits: int
     fraction_bits: int
+    saturates: bool = False
+    is_finite: bool = False
 
     @property
     def width(self) -> int:
@@ -49,14 +59,25 @@ class FloatFormat:
         return ((1 << self.exponent_bits) - 1) << self.fraction_bits
 
     @property
+    def greatest(self) -> int:
+        """The bits of the greatest number."""
+        return (1 << self.width - 1) - 2 if self.is_finite else self.infinity - 1
+
+    @property
+    def beyond(self) -> int:
+        """The bits of what is too large."""
+        return self.greatest if self.saturates else self.infinity
+
+    @property
     def nan(self) -> int:
         """The bits of the canonical NaN."""
-        return self.infinity | 1 << self.fraction_bits - 1
+        return self.greatest + 1 if self.is_finite else self.infinity | 1 << self.fraction_bits - 1
 
 
 SINGLE = FloatFormat(8, 23)
 
-FORMATS = {"float16": FloatFormat(5, 10), "bfloat16": FloatFormat(8, 7), "float32": SINGLE}
+FORMATS = {"float16": FloatFormat(5, 10), "bfloat16": FloatFormat(8, 7), "float32": SINGLE,
+           "float8_e4m3fn": FloatFormat(4, 3, True, True), "float8_e5m2": FloatFormat(5, 2, True)}
 """The float types that a datapath computes, by name."""
 
 
@@ -160,14 +181,17 @@ class Floats:
 
         The hidden bit of the rounded significand adds one to the exponent's field, as does a
         carry beyond it; so a subnormal number has the field 0, and what is too large lies above
-        infinity.
+        the greatest number.
         """
         high = self.make("lsl", field, attr=(form.fraction_bits,))
-        return self.at_most(self.make("add", high, self.make("round", exact)), form.infinity)
+        return self.at_most(self.make("add", high, self.make("round", exact)), form.beyond)
 
     def ends(self, magnitude: DataflowNode, form: FloatFormat,
              ) -> tuple[DataflowNode, DataflowNode]:
         """Two bits: the magnitude is that of infinity or NaN; it is that of NaN."""
+        if form.is_finite:
+            nan = self.make("gt", magnitude, form.greatest)
+            return nan, nan
         return (self.make("ge", magnitude, form.infinity),
                 self.make("gt", magnitude, form.infinity))
 
@@ -206,7 +230,7 @@ class Floats:
 
     def chosen(self, sign: DataflowNode, finite: DataflowNode, infinite: DataflowNode,
                nan: DataflowNode, form: FloatFormat) -> DataflowNode:
-        magnitude = self.make("select", infinite, form.infinity, finite)
+        magnitude = self.make("select", infinite, form.beyond, finite)
         return self.make("select", nan, form.nan,
                          self.with_sign(sign, self.low(magnitude, form.width - 1), form))
 
@@ -253,8 +277,8 @@ class Floats:
 
     def product(self, a: DataflowNode, a_type: str, b: DataflowNode,
                 b_type: str) -> DataflowNode:
-        """The product as float32. Numbers of 16 bits have products of 16 or 22 bits, which
-        float32 holds exactly unless they are subnormal or too large there."""
+        """The product as float32. Numbers of 8 and 16 bits have products of at most 22 bits,
+        which float32 holds exactly unless they are subnormal or too large there."""
         forms = FORMATS[a_type], FORMATS[b_type]
         magnitudes = [self.magnitude(x, form) for x, form in zip((a, b), forms)]
         sign = self.make("xor", *(self.sign(x, form) for x, form in zip((a, b), forms)))

@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from accel.formal.claims import Claim, all_of
 from accel.formal.logic import Answer, Logic, Term
 from accel.formal.unrolled import Unrolled
 from accel.hw.vector.operands import Operands, parameter_layout
-from accel.machine.config import PARAM_BYTES
+from accel.machine.config import FLOAT8, PARAM_BYTES
 from accel.machine.intrinsics import TABLE
 from accel.machine.structure import IMMEDIATE
+from compiler.te import is_float, numpy_dtype
 
 _LATEST = 2             # the cycle in which source b is fetched; a comes then, or one before
 
@@ -46,9 +49,18 @@ class _Question:
     def lane(self, buffer: str, lane: int, cycle: int, wide: int) -> Term:
         bits = self.operands.bits[buffer]
         term = self.logic.bits(self.read(buffer, cycle), lane * bits, bits)
-        if self.operands.is_float and buffer == self.operands.others[1]:
-            term = self.logic.joined((self.logic.number(0, 16), term))
+        if is_float(self.operands.stored) and buffer == self.operands.others[1]:
+            term = self.number(term)
         return self.logic.widened(term, wide, True)
+
+    def number(self, term: Term) -> Term:
+        """A stored float as float32."""
+        stored = self.operands.stored
+        if stored not in FLOAT8:
+            return self.logic.joined((self.logic.number(0, 16), term))
+        known = np.arange(256, dtype=np.uint8).view(numpy_dtype(stored)).astype(np.float32)
+        known[np.isnan(known)] = np.nan
+        return self.logic.row(self.logic.filled(8, known.view(np.uint32).tolist(), 32), term)
 
     def parameter(self, channel: int, name: str) -> Term:
         layout: Any = parameter_layout(self.operands.records)

@@ -11,7 +11,6 @@ from dataclasses import MISSING, dataclass, fields
 from dataclasses import field as declared
 from math import prod
 from pathlib import Path
-from string import ascii_lowercase
 from typing import Any
 
 from accel.machine.dram import DRAM, Dram, DramError
@@ -19,6 +18,7 @@ from accel.machine.limits import FieldLimits, limited, limits_of
 from accel.machine.structure.rows import MemoryRows
 from accel.machine.structure import SHIPPED_STRUCTURE, Structure, StructureError, Unit, UnitKind
 from accel.machine.timing import TIMING, CoreTiming, TimingError
+from compiler import te
 from compiler.errors import Error
 from compiler.lazy import cached_property
 
@@ -43,10 +43,13 @@ WEIGHT_BITS = (8, 4, 2)
 """Bits that a weight may have in memory, in the order of their code in the `bits` field of a
 load."""
 
-ELEMENTS = {"operand": ("int8", "uint8", "int16", "uint16", "float16", "bfloat16"),
-            "weight": ("int8", "uint8", "int16", "uint16", "float16", "bfloat16"),
+FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
+"""Floats of eight bits that machines multiply and store."""
+
+ELEMENTS = {"operand": ("int8", "uint8", "int16", "uint16", "float16", "bfloat16", *FLOAT8),
+            "weight": ("int8", "uint8", "int16", "uint16", "float16", "bfloat16", *FLOAT8),
             "accumulator": ("int32", "float32", "int16", "int24", "int40", "int48"),
-            "output": ("int8", "int16", "bfloat16")}
+            "output": ("int8", "int16", "bfloat16", *FLOAT8)}
 """The types that these fields may have, the default first."""
 
 ADDER_TREE, WEIGHT_STATIONARY, OUTPUT_STATIONARY = DATAFLOWS = (
@@ -236,8 +239,9 @@ class AccelConfig:
                       f"of an entry", "a part is whole rows, or lanes of a row")
         for field, types in (*ELEMENTS.items(), ("dataflow", DATAFLOWS)):
             self._require(field, getattr(self, field) in types, one_of(types))
-        self._require("output", (self.output == "bfloat16") == (self.accumulator == "float32"),
-                      f"{'bfloat16' if self.accumulator == 'float32' else 'an integer type'} where "
+        is_float = self.accumulator == "float32"
+        self._require("output", te.is_float(self.output) == is_float,
+                      f"{'a float' if is_float else 'an integer type'} where "
                       f"acc holds {self.accumulator}: vector computes in one of them")
         self._require("weight_bits", self.weight_bits == (8,) or self.weight == "int8",
                       f"[8] where weights are {self.weight}: load unpacks to int8")
@@ -511,16 +515,12 @@ def known_default(name: str) -> Any:
 
 def element_bytes(dtype: str) -> int:
     """Bytes that an element takes in a buffer, a power of two."""
-    return PARAM_BYTES if dtype == "param" else 1 << (_bits(dtype) // 8 - 1).bit_length()
+    return PARAM_BYTES if dtype == "param" else 1 << (te.bits(dtype) // 8 - 1).bit_length()
 
 
 def _unused_bits(dtype: str) -> int:
     """The bits of these bytes that an element does not have."""
-    return 0 if dtype == "param" else 8 * element_bytes(dtype) - _bits(dtype)
-
-
-def _bits(dtype: str) -> int:
-    return int(dtype.lstrip(ascii_lowercase))
+    return 0 if dtype == "param" else 8 * element_bytes(dtype) - te.bits(dtype)
 
 
 def preset_names() -> list[str]:

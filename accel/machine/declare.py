@@ -177,10 +177,11 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         result in every lane of it; the update follows. Needs whole rows: `vector_beats` up to
         `batch`.
     a, b : the scopes in which the operands may live, as the shipped machine calls them.
-    stored : the type of an element of res and of out: int8, int16 or bfloat16, one for all
-        instructions of a machine. With the wide ones the immediates `lo` and `hi` are int16.
+    stored : the type of an element of res and of out: int8, int16, bfloat16, float8_e4m3fn or
+        float8_e5m2, one for all instructions of a machine. With those of 16 bits the immediates
+        `lo` and `hi` are int16.
     accumulator : the type of an element of acc, one for all instructions of a machine: int16,
-        int24, int32, int40 or int48 (None: int32, and float32 with bfloat16).
+        int24, int32, int40 or int48 (None: int32, and float32 with floats).
     matches : a real function of as many numbers as there are operands, a before b, and, of a body
         with parameters of channels, of constants of channels behind them. Where operators of a
         float network compute it, `lockstep quantize --machine` puts this operation.
@@ -194,12 +195,13 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
     fields : immediates of one's own, which are fields of the instruction's word where that has room
         for them: ``Immediate("scale", "int8", -128, 127)`` has 8 bits.
     record : what the body reads an element of par as: a record that `te.record` declared, of 5 to 8
-        bytes of integers. Its fields take the place of ``bias``, ``mult`` and ``shift``.
+        bytes of integers, with floats of float32 too. Its fields take the place of ``bias``,
+        ``mult`` and ``shift``.
     unit : the unit of the machine that executes it, where there are several of vector.
 
-    The destination is acc, or out, which keeps the low bits. With bfloat16, acc, the operands and
-    the result are float32, ``b`` is in acc or res, and the update is ``assign``. A result that is
-    bfloat16 is written to acc as float32, or to out; others are written to acc alone.
+    The destination is acc, or out, which keeps the low bits. With floats, acc, the operands and
+    the result are float32, ``b`` is in acc or res, and the update is ``assign``. A result of the
+    type `stored` is written to acc as float32, or to out; others are written to acc alone.
     """
     float_ = te.is_float(stored)
     computed = computed_type(name, accumulator, float_)

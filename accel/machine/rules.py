@@ -354,8 +354,8 @@ def _floats_are_rounded_before_out(config, declaration, forms) -> Iterator[str]:
         return
     match body.value:
         case Cast(Cast(_, rounded), _) if rounded == out: return
-    yield (f"Value of {body.name} must be rounded to {out} to live in out, which keeps the high "
-           f"bits: value.astype('{out}')")
+    yield (f"Value of {body.name} must be rounded to {out} to live in out, which keeps "
+           f"{bits(out)} bits: value.astype('{out}')")
 
 
 def _two_fields_address_two_operands(config, declaration, forms) -> Iterator[str]:
@@ -390,8 +390,10 @@ def _records_are_elements_of_par(config, declaration, forms) -> Iterator[str]:
             yield (f"Record {record} of {declaration.name} must take {PARAM_BYTES} bytes, padded "
                    f"to a power of two, not {size}")
         for field, dtype in record_fields(record).items():
-            if not is_integer(dtype) or bits(dtype) > 32:
-                yield (f"Field {field} of record {record} of {declaration.name} must be an integer "
+            wanted = "float32, or an integer" if is_float(config.accumulator) else "an integer"
+            if (not is_integer(dtype) or bits(dtype) > 32) and (
+                    dtype != "float32" or not is_float(config.accumulator)):
+                yield (f"Field {field} of record {record} of {declaration.name} must be {wanted} "
                        f"of at most 32 bits, not {dtype}")
             if record != PARAM and field in TAKEN:
                 yield (f"Field {field} of record {record} of {declaration.name} must have another "

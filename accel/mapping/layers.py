@@ -8,7 +8,8 @@ from functools import lru_cache
 
 from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
-from accel.mapping.builders import movement, pools, products, row_layers, vector_layers
+from accel.mapping.builders import (float_products, movement, pools, products, row_layers,
+                                    vector_layers)
 from accel.mapping.builders.channel_parts import channel_parts
 from accel.mapping.builders.grouped import product_of_groups
 from accel.mapping.builders.joined import Joined, joined_layer
@@ -44,13 +45,15 @@ PRODUCTS = ("qconv2d", "qconvtranspose2d", "qdense", "qmatmul", *PRODUCT)
 THREADS = 2
 """Virtual threads for which products are compared."""
 
-ANY_RANK = ("qdense", "qdense_add", "qterms", "qmatmul", "qmean", "qconcat")
+ANY_RANK = ("qdense", "qdense_add", "qterms", "qmatmul", "qmean", "qconcat", "fdense")
 """Operators that take the rows of matrices as well as images."""
 
 LAYERS: dict[str, Builder] = {
     "qconv2d": products.convolution,
     "qconvtranspose2d": products.transposed_convolution,
     "qdense": products.dense,
+    "fconv2d": float_products.convolution,
+    "fdense": float_products.dense,
     "qmaxpool": pools.max_pool,
     "qavgpool": pools.average_pool,
     "qglobalavgpool": pools.global_average_pool,
@@ -92,7 +95,7 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
     """
     x = graph.values[node.inputs[0]]
     by_strides = node.name in forms.by_strides
-    mistyped = None if x.dtype == forms.blocks.element else (
+    mistyped = None if x.dtype == forms.blocks.carried else (
         other_type("input", x.dtype, forms.blocks.element))
     if is_view(graph, node) or by_strides and node.op == "slice":
         return mistyped or forms.of(node).refused or idle_copy(forms, node)
@@ -104,6 +107,9 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
         return row_layers.row_function_refusal(graph, node, forms)
     if node.op not in (*LAYERS, *PRODUCT, "qterms"):
         return f"the accelerator has no operator {node.op}"
+    if node.op in float_products.OPERATORS and (
+            reason := float_products.refusal(node, forms.blocks)):
+        return reason
     if mistyped:
         return mistyped
     if {"twice", "scale"} & node.attrs.keys() or node.op in PRODUCTS and len(node.inputs) == 4:
@@ -279,11 +285,13 @@ def _row_function(node: Node, graph: Graph, known: Forms, machine: Machine
 
 def _require_products(node: Node, graph: Graph, config: AccelConfig) -> None:
     """Refuses an operator with products of other types than gemm takes and vector writes."""
-    if node.op not in (*PRODUCTS, "qterms"):
+    if node.op not in (*PRODUCTS, "qterms", *float_products.OPERATORS):
         return
     if config.operand != config.output:
         raise LoweringError(f"gemm takes {config.operand} and vector writes {config.output}; "
                             f"a layer has one type of activations")
+    if node.op in float_products.OPERATORS:
+        return
     weights = graph.values[weight_of(node)].dtype
     computed = weight_of(node) not in graph.constants
     if weights != config.weight and (computed or {weights, config.weight} != {"int8", "int16"}):

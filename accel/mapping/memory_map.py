@@ -167,7 +167,7 @@ class MemoryMap:
             form, part = self.forms.values[value], self.forms.part(value)
             offset = self._places[stored].offset + (part.offset * self.item if part else 0)
             shape = self.forms[value].stored_shape(self.blocks)
-            slots.append(TensorSlot(value, "io", offset, shape, self.blocks.element,
+            slots.append(TensorSlot(value, "io", offset, shape, self.blocks.carried,
                                     layout_of(form), form.shape))
         cut = len(slots) - len(self.graph.outputs)
         return tuple(slots[:cut]), tuple(slots[cut:]), top

@@ -53,8 +53,21 @@ def quantizer_options(machine: Machine, given: Mapping[str, Any]) -> dict[str, A
         options["sparsity"] = ":".join(map(str, needed))
     if config.accumulator != ELEMENTS["accumulator"][0]:
         options.setdefault("accumulator_bits", bits_of(config.accumulator))
-    made_for = {"machine": _title(machine), "machine_fingerprint": machine_fingerprint(machine)}
-    return {"patterns": machine.patterns, "made_for": made_for, **options}
+    return {"patterns": machine.patterns, "made_for": _made_for(machine), **options}
+
+
+def float_types(machine: Machine) -> dict[str, Any]:
+    """The options of `compiler.quantize.in_floats` for a machine that stores floats. Raises
+    QuantizeRefused for one of which a layer cannot read what another writes."""
+    config = machine.config
+    if config.operand != config.output:
+        raise QuantizeRefused(f"machine {config.name} must multiply what it stores for a network "
+                              f"that is quantized for it, not {config.operand} and {config.output}")
+    return {"activations": config.output, "weights": config.weight, "made_for": _made_for(machine)}
+
+
+def _made_for(machine: Machine) -> dict[str, str]:
+    return {"machine": _title(machine), "machine_fingerprint": machine_fingerprint(machine)}
 
 
 def one_of(numbers: Iterable[int]) -> str:

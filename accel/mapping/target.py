@@ -11,6 +11,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.figures.work import Work
 from accel.mapping.bounds import bound_of
+from accel.mapping.builders import float_products
 from accel.mapping.builders.layer import MappedLayer
 from accel.mapping.compiled import CompiledSegment
 from accel.mapping.layers import build_layers, forms_of, refusal
@@ -96,7 +97,7 @@ class AccelTarget:
 
     def _refusal(self, graph: Graph, node: Node) -> str | None:
         accumulator = self.machine.config.accumulator
-        if is_float(accumulator):
+        if is_float(accumulator) and node.op not in float_products.OPERATORS:
             return f"acc of the machine holds {accumulator}; layers are summed in integers"
         blocks = blocks_of(self.machine.config)
         forms = forms_of(graph, blocks)

@@ -9,9 +9,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from compiler.te import HELD, Binary, Call, Cast, Const, Expr, Select, bits, numpy_dtype
+from compiler.te import (HELD, SMALL, Binary, Call, Cast, Const, Expr, Select, bits, is_float,
+                         numpy_dtype)
 
 FOLDS: dict[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 """What a reduction of each kind folds two values with."""
@@ -77,7 +79,31 @@ def _tf32(a: np.ndarray) -> np.ndarray:
 
 def apply_cast(a: np.ndarray, dtype: str) -> np.ndarray:
     with np.errstate(all="ignore"):
+        if dtype in SMALL and is_float(dtype):
+            return rounded(a, dtype)
         return cut(a.astype(numpy_dtype(dtype)), dtype)
+
+
+def rounded(a: np.ndarray, dtype: str, saturates: bool = True) -> np.ndarray:
+    """The nearest numbers of a small type of floats, of two as near the even one; what is too
+    large becomes the greatest or, where nothing `saturates`, what ml_dtypes has for it. NaN has
+    one code.
+    """
+    info = ml_dtypes.finfo(dtype)
+    a = _odd(a) if a.dtype == np.float64 else a.astype(np.float32)
+    a = np.where(np.isnan(a), np.float32(np.nan), a)
+    if saturates:
+        a = np.clip(a, np.float32(info.min), np.float32(info.max))
+    return a.astype(numpy_dtype(dtype))
+
+
+def _odd(array: np.ndarray) -> np.ndarray:
+    """Numbers of float64 in float32, inexact ones with an odd last bit: rounded once more, they are
+    what they would be rounded once, which ml_dtypes does not do with float64.
+    """
+    near = array.astype(np.float32)
+    raw = near.view(np.uint32) - (np.abs(near) > np.abs(array)).astype(np.uint32)
+    return np.where((near == array) | np.isnan(near), near, (raw | 1).view(np.float32))
 
 
 def cut(a: np.ndarray, dtype: str) -> np.ndarray:

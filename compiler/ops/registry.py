@@ -27,8 +27,7 @@ from compiler.te import Tensor
 FAMILIES = (convolutions, pooling, products, residuals, activations, elementwise, reductions,
             movement, joins, gathers, scatters, quantization, affine, integer_maps, piecewise,
             terms, row_functions, orders, small_types, channel_blocks, quantized_blocks, winograd,
-            integer_winograd,
-            last_convolutions)
+            integer_winograd, last_convolutions)
 
 
 def collected(families: Iterable[Any]) -> dict[str, Operator]:

@@ -4,7 +4,7 @@ A type is named by a string: ``int8 int16 int32 int64 uint8 uint16 uint32 uint64
 float32 float64 bool``, ``int24 int40 int48``, which accelerators have and no processor, or the
 name of a record that was declared with :func:`record`. Integer arithmetic wraps at the width of its
 type, as NumPy's does; loop indices are ``int64``. Networks also take and give the types of `SMALL`,
-which no expression computes with.
+which no processor computes with.
 """
 
 import re

@@ -312,7 +312,8 @@ class Select(Expr):
 @hashed_once
 @dataclass(frozen=True, slots=True)
 class Cast(Expr):
-    """Conversion as NumPy's ``astype`` does it: integers wrap, floats truncate towards zero."""
+    """Conversion as NumPy's ``astype`` does it: integers wrap, floats truncate towards zero. What
+    is too large for a float of few bits becomes its greatest number."""
 
     value: Expr
     dtype: str

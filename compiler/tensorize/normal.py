@@ -18,7 +18,8 @@ from compiler.te import (Binary, Call, Cast, Const, Expr, Select, bits, is_float
 _MASKS = {(1 << width) - 1: f"uint{width}" for width in (8, 16, 32)}
 """Masks that keep what a type without a sign does."""
 
-_WIDENED = {"float32": ("float16", "bfloat16"), "float64": ("float16", "bfloat16", "float32")}
+_WIDENED = {"float32": ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
+            "float64": ("float16", "bfloat16", "float32")}
 """The floats of which a type of floats holds every value."""
 
 

@@ -29,7 +29,7 @@ autodoc_typehints_description_target = "documented"
 GROUPS = {
     "Begin": ["tutorial", "tour", "commands", "python", "trust", "README"],
     "The machine": ["machine", "isa", "geometry", "structure", "memory", "channels", "dataflow",
-                    "instruction", "argmax", "hardswish", "int16", "bfloat16", "normalize",
+                    "instruction", "argmax", "hardswish", "int16", "bfloat16", "fp8", "normalize",
                     "depthwise", "sparse", "packed_weights", "groups", "rtl",
                     "prove", "asic"],
     "Networks": ["networks", "onnx", "types", "torch", "frontends", "quantize", "spellings",

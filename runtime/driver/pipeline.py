@@ -205,7 +205,8 @@ def pipeline(targets: Targets, pins: Pins | None = None, auto: bool = False,
     """
     auto = auto and len(targets.names) > 1
     return (*standard_passes(integerize, targets.accumulator_bits, targets.exact,
-                             sums and not targets.exact, targets.takes_rows, twice),
+                             sums and not targets.exact, targets.takes_rows, twice,
+                             targets.float_types),
             Divide(targets, pins, auto, pipelined=pipelined), LayOut(targets),
             Compile(targets, integerize))
 

@@ -4,28 +4,34 @@ from pathlib import Path
 
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
-from accel.mapping.quantizing import quantizer_options
+from accel.mapping.quantizing import float_types, quantizer_options
 from compiler.errors import called_by_name
 from compiler.frontend.models import Model
 from compiler.quantize import quantizer
+from compiler.quantize.in_floats import InFloats, in_floats
 from compiler.quantize.quantizer import Quantized
 from compiler.quantize.ranges.sets import CalibrationSet
+from compiler.te import is_float
 from runtime.arguments import require_kind
 
 
 @called_by_name
 def quantize(model: Model, calibration: CalibrationSet, *,
-             machine: Machine | str | Path | None = None, **options) -> Quantized:
+             machine: Machine | str | Path | None = None, **options) -> Quantized | InFloats:
     """Quantize a float network, for a machine if one is named: see `compiler.quantize.quantize`,
     whose options these are.
 
     machine : a `Machine`, or its name or file as `accel.machine.loading` has them, whose Python
         code is run. Bits of activations are those that it stores; weights are pruned to the pattern
         that all its products need, if they do; and what its instructions match becomes these.
-        Options that are given count, and those that the machine cannot have are refused.
+        Options that are given count, and those that the machine cannot have are refused. For one
+        that stores floats the network is in floats of its types: `compiler.quantize.in_floats`,
+        whose options are ``keep_float``, ``bind`` and ``example_inputs``.
     """
     require_kind("machine", machine, Machine | str | Path | None, "a Machine, a name or a path")
     if machine is not None:
         own = machine if isinstance(machine, Machine) else load_machine(machine)
+        if is_float(own.config.output):
+            return in_floats(model, calibration, **options, **float_types(own))
         options = quantizer_options(own, options)
     return quantizer.quantize(model, calibration, **options)

@@ -44,7 +44,9 @@ from compiler.errors import ArgumentError, Error
 from compiler.graph.graph import Graph
 from compiler.graph.division.layout import Borders
 from compiler.graph.division.partition import Segment, subgraph
+from compiler.graph.products.float_products import FloatTypes
 from compiler.native import digest
+from compiler.ops.records.stored_floats import STORED_FLOATS
 from compiler.ops.records.integer_forms import ACCUMULATOR_BITS
 from compiler.plans import OWN, Plans
 from compiler.graph.division.protocols import ACCEL, HOST, Measure, Prices, Target
@@ -125,6 +127,16 @@ class Targets:
     def exact(self) -> bool:
         """True if all have operators that compute to the bit what LiteRT computes."""
         return ACCEL not in self.names
+
+    @property
+    def float_types(self) -> FloatTypes | None:
+        """The floats that the accelerator multiplies and stores; None where it has others, or
+        none."""
+        device = self.device
+        config = device.machine.config if device else None
+        stored = config and {config.operand, config.output, config.weight} <= {*STORED_FLOATS}
+        return FloatTypes(config.output, config.weight, config.block_in) if config and stored else (
+            None)
 
     def takes_rows(self, operator: str, elements: int, attrs: Mapping[str, Any],
                    *constants: np.ndarray) -> bool:

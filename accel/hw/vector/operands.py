@@ -8,6 +8,7 @@ from amaranth.hdl import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from accel.datapath.floats import FORMATS
 from accel.datapath.plan import DatapathPlan
 from accel.hw.parts import spread, trail
 from accel.machine.config import PARAM_BYTES, AccelConfig
@@ -18,6 +19,7 @@ from compiler.ops.integers.arithmetic import PARAM
 from compiler.te import bits, is_float, is_signed, record_places
 
 from .decode import SHIPPED, operation_layout, parameters_of
+from .stored import widened
 
 
 def fetch_layout(plan: DatapathPlan, operation: data.StructLayout) -> data.StructLayout:
@@ -62,7 +64,7 @@ class Operands(wiring.Component):
         operation = operation_layout(plan, formats(config, bool(plan.third))[unit.name], unit)
         self._unit, (self.record,) = unit, unit.at("record")
         self.bits = {name: bits(config.elements[name]) for name in unit.at("a")}
-        self.is_float = is_float(config.output)                 # bfloat16: half of a float32
+        self.stored = config.output
         *self.others, _ = unit.at("b")
         self.apart = any("bias" in names and "b" in names for names in (
             [operand.name for operand in body.operands] for body in plan.bodies))
@@ -120,7 +122,8 @@ class Operands(wiring.Component):
                              reset_less=True)
                       for name, width in (("a", wide), ("b", max(wide, 32))))
         for lane in range(self._lanes):
-            stored = Cat(Const(0, 16), res[lane]).as_signed() if self.is_float else res[lane]
+            stored = (widened(res[lane], FORMATS[self.stored]).as_signed() if is_float(self.stored)
+                      else res[lane])
             with m.If(takes_a[lane]):
                 m.d.sync += s3_a[lane].eq(Mux(a_from_acc[lane], acc[lane], stored))
             sources = {**dict(zip(others, (acc[lane], stored), strict=True)), IMMEDIATE: imm,

@@ -5,6 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out, Signature
 from amaranth.utils import exact_log2
 
+from accel.datapath.floats import FORMATS
 from accel.datapath.plan import plan
 from accel.hw.compute.datapath import Datapath
 from accel.hw.interface import INDEX_BITS, acc_port, entry_read, table_read, unit_signature
@@ -21,6 +22,7 @@ from compiler.te import bits, is_float
 from .decode import Decode, operation_layout
 from accel.hw.compute.hazards import Hazards
 from .operands import Operands
+from .stored import narrowed
 
 TAG = data.StructLayout({"out": 1, "last": 1, "banks": 2})
 
@@ -242,7 +244,6 @@ class Vector(wiring.Component):
         before = delayed(m, s0_element, self.plan.fold_cycles - 1, "element")
         stored, acc, out = self.machine.config.output, self._names[0], self._names[-1]
         wide = self.plan.value_bits
-        kept = slice(wide - bits(stored), wide) if is_float(stored) else slice(0, bits(stored))
         m.d.comb += [
             s0_element.valid.eq(slot.issued & ~operation.illegal),
             s0_element.acc.eq(slot.issued & operation.to[acc]),
@@ -258,9 +259,14 @@ class Vector(wiring.Component):
             self._acc.w_addr.eq(update.w_addr), self._acc.w_en.eq(update.w_en),
             self._acc.w_data.eq(update.w_data),
             self._out.w_addr.eq(update.w_addr), self._out.w_en.eq(data.View(TAG, update.tag).out),
-            self._out.w_data.eq(Cat(update.w_data.word_select(lane, wide)[kept]
+            self._out.w_data.eq(Cat(_stored(update.w_data.word_select(lane, wide), stored)
                                    for lane in range(self.lanes))),
         ]
+
+
+def _stored(value: Value, dtype: str) -> Value:
+    """A result as out has it: the low bits of an integer, a rounded float32 in its type."""
+    return narrowed(value, FORMATS[dtype]) if is_float(dtype) else value[:bits(dtype)]
 
 
 class _Slot:

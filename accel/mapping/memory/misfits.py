@@ -29,7 +29,7 @@ def misfit(forms: Forms, node: Node) -> str | None:
 
 def _misfit(forms: Forms, node: Node, value: str) -> str | None:
     type_, form = forms.graph.values[value], forms.values.get(value)
-    if type_.dtype != forms.blocks.element:
+    if type_.dtype != forms.blocks.carried:
         return other_type("input", type_.dtype, forms.blocks.element)
     if form is None or form.stored is None:
         return f"its input has {len(type_.shape)} dimensions; the accelerator takes 2 and more"

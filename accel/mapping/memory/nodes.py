@@ -19,7 +19,7 @@ def is_of_rows(graph: Graph, node: Node) -> bool:
     """True for an operator that reads a tensor of any rank as the rows of matrices."""
     if node.op == "qmean":
         return (len(graph.values[node.inputs[0]].shape), *node.attrs["axes"]) != (4, 2, 3)
-    return node.op in ("qmatmul", "qdense", "qdense_add", "qterms")
+    return node.op in ("qmatmul", "qdense", "qdense_add", "qterms", "fdense")
 
 
 def keeps_scale(node: Node, index: int, element: str) -> bool:

@@ -52,7 +52,7 @@ def _made(forms: Forms, node: Node) -> ValueForm:
     """The form of what a layer writes into memory of its own."""
     value, = node.outputs[:1]
     stored, why = _written(forms, node)
-    fits = forms.graph.values[value].dtype == forms.blocks.element
+    fits = forms.graph.values[value].dtype == forms.blocks.carried
     return ValueForm(forms.shape(value), value, stored if fits else None, why=why)
 
 

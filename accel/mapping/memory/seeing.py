@@ -12,7 +12,7 @@ from compiler.ops.integers.fixed_point import STORED
 def given(forms: Forms, value: str) -> ValueForm:
     """The form of a value from the host: rows where all its readers want these, else images."""
     shape, type_ = forms.shape(value), forms.graph.values[value]
-    if len(shape) < 2 or type_.dtype != forms.blocks.element:
+    if len(shape) < 2 or type_.dtype != forms.blocks.carried:
         return ValueForm(shape, value, why="the accelerator does not read it")
     wishes = forms.wishes[value]
     why = ("all readers want rows" if wishes.rows else f"{wishes.against} wants no rows"

@@ -18,6 +18,7 @@ from typing import Any
 from accel.machine.config import padded_channels, read_channels
 from accel.machine.intrinsics import shift_amount
 from compiler import te
+from compiler.ops.records.stored_floats import carrier
 from compiler.ops.integers.arithmetic import PARAM, requantize
 from compiler.te import Axis, Expr, Read, Tensor, Var, rewrite
 from compiler.tensorize import Intrinsic
@@ -92,6 +93,11 @@ class Blocks:
     accumulator: str = "int32"
     packs: bool = True
     phases: int = 1 << 16
+
+    @property
+    def carried(self) -> str:
+        """The type of a graph that carries elements."""
+        return carrier(self.element)
 
     @property
     def entry(self) -> tuple[int, ...]:
@@ -329,14 +335,14 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     ``input`` (padded, blocked), ``acc``, ``quantized``, ``output``.
     """
     source, padded = windowed(name, x, window, pad_value, blocks, blocks.block_in)
-    acc, w, reduced = _products(name, padded, window.outputs(x), channels, window.seen, blocks)
+    acc, w, reduced = window_sums(name, padded, window.outputs(x), channels, window.seen, blocks)
     stages = {"x": source, "w": w, "input": padded, "acc": acc}
     return replace(finished(name, stages, window.seen, acc, q, blocks), reduced=reduced,
                    **blocks.own())
 
 
-def _products(name: str, padded: Tensor, size: tuple[int, int], channels: int, window: Window,
-              blocks: Blocks) -> tuple[Tensor, Tensor, Mapping[str, Axis]]:
+def window_sums(name: str, padded: Tensor, size: tuple[int, int], channels: int, window: Window,
+                blocks: Blocks) -> tuple[Tensor, Tensor, Mapping[str, Axis]]:
     """The sums of products over each window of `padded`, the weights, and the reduced axes."""
     kernel, (sh, sw), (dh, dw) = window.kernel, window.strides, window.dilations
     ci, co = padded.shape[3], blocks.padded(channels) // blocks.block_out
@@ -381,7 +387,7 @@ def packed_convolution(name: str, x: Activation, channels: int, window: Window, 
     """
     source, packed = packed_windows(name, x, window, pad_value, blocks)
     single = Window((1, 1))
-    acc, w, reduced = _products(name, packed, window.outputs(x), channels, single, blocks)
+    acc, w, reduced = window_sums(name, packed, window.outputs(x), channels, single, blocks)
     stages = {"x": source, "w": w, "input": packed, "acc": acc}
     return replace(finished(name, stages, single, acc, q, blocks), reduced=reduced,
                    row=window.kernel[1] * x.c, step=window.strides[1] * x.c, **blocks.own())

@@ -13,6 +13,7 @@ from accel.machine.config import WEIGHT_STATIONARY, AccelConfig, element_bytes
 from accel.mapping.lowering import Room, room_of
 from accel.mapping.schedules.cost import FAR, Cost, Number
 from accel.mapping.schedules.tiles import Shape, Tiles
+from compiler.te import is_float
 
 HIDDEN = 1000
 """Cycles of its first weights' load that the layer before overlaps."""
@@ -22,6 +23,9 @@ ISSUE = 12
 
 CHAINED = 16
 """Cycles from one instruction of vector to the next that waits for its results."""
+
+BETWEEN = 14
+"""Cycles from one sum of floats into an entry of acc to the next."""
 
 TURN = 4
 """Cycles from one instruction of gemm to the next when tokens pass between them."""
@@ -60,8 +64,9 @@ def costs_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> C
     written = pixels
     if shape.weighted:
         steps = steps * (shape.depth // tiles.depth)
-        work = (channels * taps * shape.depth * shape.passes
-                * _of_weights(config, tiles.rows * tiles.columns))
+        work = taps * shape.depth * shape.passes * (
+            np.maximum(outputs, BETWEEN) if is_float(config.accumulator)
+            else channels * _of_weights(config, tiles.rows * tiles.columns))
         pixel = (tiles.channels if shape.diagonal else shape.depth) * entry["inp"]
         written = pixels = _window(shape, tiles) * pixel * tiles.pieces
         if shape.row:

@@ -38,7 +38,7 @@ from compiler.ir import Program, loops
 from compiler.schedule import Schedule
 from compiler.schedule.handle import StageSchedule
 from compiler.schedule.primitives.intrinsics import tensorized
-from compiler.te import Expr, Read, Reduce, Tensor, walk
+from compiler.te import Expr, Read, Reduce, Tensor, is_float, walk
 from compiler.tensorize import Intrinsic
 
 
@@ -272,7 +272,9 @@ class LayerSteps:
 
     def _order_products(self) -> str:
         """Orders gemm's loops: tile, kernel, lanes; where weights stay, all pixels of the tile meet
-        a block of weights before the next. Returns the loop that loads operands."""
+        a block of weights before the next; sums of floats into one entry wait for each other, so
+        all entries of the tile take a product before the next. Returns the loop that loads
+        operands."""
         acc, reduced, outer = self["acc"], self.operator.reduced, list[str]()
         inner = [reduced["depth"].name] if "depth" in reduced else []
         if inner and self.tiles.depth < reduced["depth"].extent:
@@ -282,10 +284,16 @@ class LayerSteps:
         outer += self._cut(window, piece_of(self.operator.window.kernel, self.tiles.pieces))
         passes = [reduced["passes"].name] if "passes" in reduced else []
         kernel, axes = [*inner, *window, *passes], partial(self._axes, "acc")
-        order = ([*axes("pqcu"), *kernel, *axes("yx")]
-                 if self.machine.config.dataflow == WEIGHT_STATIONARY
+        config = self.machine.config
+        floats = is_float(config.accumulator)
+        if floats and self.tiles.pieces > 1:
+            raise LoweringError("its window does not fit buffers at once, and the order in which "
+                                "floats are summed is part of what it means")
+        order = ([*kernel, *axes("pyxqcu")] if floats
+                 else [*axes("pqcu"), *kernel, *axes("yx")] if config.dataflow == WEIGHT_STATIONARY
                  else [*axes("pyxqcu"), *kernel])
-        acc.reorder(*outer, *axes(AROUND), *order, "b", "o", reduced["lanes"].name)
+        acc.reorder(*outer, *axes(AROUND), *order, "b", "o", reduced["lanes"].name,
+                    reassociate=floats)
         return self._alternating("acc", outer[-1]) if outer else self.tile_loop
 
     def _cut_window(self) -> str:

@@ -15,6 +15,11 @@ def _float(a: np.ndarray) -> bool:
     return a.dtype.name in FORMATS
 
 
+def _narrow(a: np.ndarray) -> bool:
+    """True for floats whose arithmetic, which saturates, is not that of ml_dtypes."""
+    return _float(a) and FORMATS[a.dtype.name].saturates
+
+
 def _canonical(a: np.ndarray) -> np.ndarray:
     """The values, with one NaN for all."""
     nan = np.isnan(a)
@@ -27,6 +32,9 @@ def _canonical(a: np.ndarray) -> np.ndarray:
 def apply_binary(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if not _float(a):
         return arithmetic.apply_binary(op, a, b)
+    if _narrow(a):
+        wide = apply_binary(op, a.astype(np.float32), b.astype(np.float32))
+        return apply_cast(wide, a.dtype.name) if _float(wide) else wide
     if op in ("min", "max"):
         first = _canonical(arithmetic.apply_binary(op, a, b))
         signs = np.signbit(a), np.signbit(b)
@@ -50,7 +58,7 @@ def apply_cast(a: np.ndarray, dtype: str) -> np.ndarray:
         within = np.clip(whole, float(limits.min), float(limits.max))
         return np.where(np.isnan(whole), 0.0, within).astype(target)
     if target.name in FORMATS:
-        # An integer becomes a number of 16 bits by way of float32.
+        # An integer becomes a number of 16 or 8 bits by way of float32.
         wide = a if _float(a) else arithmetic.apply_cast(a, "float32")
         return _canonical(arithmetic.apply_cast(wide, dtype))
     return arithmetic.apply_cast(a, dtype)

@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 
-from accel.machine.config import AccelConfig
+from accel.machine.config import FLOAT8, AccelConfig
 from accel.machine.intrinsics import TABLE
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
@@ -19,13 +19,13 @@ from accel.machine.streams import StreamForm, integers_of
 from accel.machine.structure import IMMEDIATE, UnitKind
 from accel.proof.access import (Touch, Walk, compute_loops, operand_scope, row_length,
                                 valid_box)
-from compiler.ir.arithmetic import FOLDS, apply_cast, cut
+from compiler.ir.arithmetic import FOLDS, cut
 from compiler.te import (Binary, Cast, Read, Reduce, Var, bits, is_float, is_integer,
                          numpy_dtype)
 from compiler.tensorize import Intrinsic
 
 from .evaluate import evaluate
-from .floats import apply_fold
+from .floats import apply_cast, apply_fold
 
 _CHUNK = 1 << 15                # iterations evaluated at once: temporary arrays stay in the cache
 _PRODUCTS = 1 << 18             # the same for block products, of which the addresses repeat
@@ -285,6 +285,8 @@ class _Compute:
         if rows.shape[1:] != operand.shape:             # the first elements of an entry
             rows = rows.reshape(len(rows), -1)[:, :prod(operand.shape)]
             rows = rows.reshape(len(rows), *operand.shape)
+        if rows.dtype.name in FLOAT8 and dtype != rows.dtype.name:
+            return apply_cast(rows, dtype)              # widened, they have one NaN
         return rows.astype(numpy_dtype(dtype), copy=False)
 
     def _fold(self) -> None:

@@ -252,7 +252,8 @@ class Tracer:
                 value.array is None for value in values):
             return small_types.answered(self, op, values, attrs)
         empty = any(0 in value.shape or value.dtype not in DTYPES for value in values)
-        if empty or all(value.constant for value in values) and op != "dequantizelinear":
+        if empty or all(value.constant for value in values) and op not in (
+                "dequantizelinear", "decodefloat"):
             return self._folded(op, values, attrs, empty)
         if len(self.builder.nodes) >= self.most_nodes:
             raise NodeRefused(f"the network must have {self.most_nodes:,} operators at most, loops "

@@ -24,6 +24,7 @@ from compiler.frontend.onnx.nodes.maps import (OWN, QUANTIZED_MAP, QUANTIZED_TER
 from compiler.frontend.building.refusal import ImportRefused
 from compiler.frontend.onnx.operators.elementwise import PLAIN, ROUNDED
 from compiler.graph.graph import Graph, Node, TensorType
+from compiler.te import SMALL
 
 OPSET = 18              # the first in which all reductions take their axes as an input
 NEWER = {"cumprod": 26}
@@ -70,6 +71,9 @@ class _Writer:
         self.others = {node.outputs[0]: node for node in variant.graph.nodes}
         self.nodes: list[onnx.NodeProto] = []
         self.tensors = dict(graph.constants)
+        self.small = {value: dtype for node in graph.nodes for value, dtype in _of_floats(node)}
+        self.tensors |= {value: self.tensors[value].view(dtype) for value, dtype
+                         in self.small.items() if value in self.tensors}
         self.taken = {*graph.values, *(node.name for node in graph.nodes)}
         self.functions: dict[tuple, str] = {}       # what makes them, and their names
 
@@ -80,8 +84,9 @@ class _Writer:
         if refused:
             raise ImportRefused(f"{self.graph.name}: cannot be written as ONNX: "
                                 f"{'; '.join(refused)}; replace these in the network")
-        wide = any(self.graph.values[value].dtype in ("int16", "uint16")
-                   for node in self.graph.nodes for value in _quantized(node))
+        wide = bool(self.small) or any(
+            self.graph.values[value].dtype in ("int16", "uint16")
+            for node in self.graph.nodes for value in _quantized(node))
         opset = max(OPSET, *(NEWER.get(node.op, 0) for node in self.graph.nodes), WIDE * wide)
         inner = [node.outputs[0] for node in self.graph.nodes
                  if node.outputs[0] not in self.graph.outputs]
@@ -113,8 +118,8 @@ class _Writer:
         type_ = self.graph.values[value]
         shape = [extent if extent == other else self.variant.names.get((extent, other))
                  for extent, other in self.extents(value)]
-        return helper.make_tensor_value_info(
-            value, helper.np_dtype_to_tensor_dtype(np.dtype(type_.dtype)), shape)
+        dtype = np.dtype(self.small.get(value, type_.dtype))
+        return helper.make_tensor_value_info(value, helper.np_dtype_to_tensor_dtype(dtype), shape)
 
     def extents(self, value: str) -> list[tuple[int, int]]:
         """The extents of each dimension, in the graph and in the variant."""
@@ -168,6 +173,12 @@ Rule = Callable[[_Writer, Node], bool | None]
 def _quantized(node: Node) -> tuple[str, ...]:
     """The values of a node that are quantized tensors."""
     return {"quantizelinear": node.outputs, "dequantizelinear": node.inputs[:1]}.get(node.op, ())
+
+
+def _of_floats(node: Node) -> tuple[tuple[str, str], ...]:
+    """The value of a node that holds codes of floats of 8 bits, with the type of these."""
+    values = {"encodefloat": node.outputs, "decodefloat": node.inputs[:1]}.get(node.op, ())
+    return tuple((value, node.attrs["dtype"]) for value in values)
 
 
 def _plain(op: str, **names: str) -> Rule:
@@ -330,6 +341,17 @@ def _linear(op: str) -> Rule:
     return rule
 
 
+def _of_scale(op: str) -> Rule:
+    """Writes a conversion of floats of 8 bits, whose zero point says their type."""
+    def rule(w: _Writer, node: Node) -> bool | None:
+        shape, dtype = w.types(node)[1].shape, node.attrs["dtype"]
+        if dtype not in SMALL:
+            return False
+        zero = w.constant(node, "zero", np.zeros(shape, dtype), dtype)
+        w.add(node, op, (*node.inputs, zero), **({"axis": node.attrs["axis"]} if shape else {}))
+    return rule
+
+
 def _shift(direction: str) -> Rule:
     """ONNX shifts integers without a sign alone."""
     def rule(w: _Writer, node: Node) -> bool | None:
@@ -445,6 +467,7 @@ RULES: dict[str, Rule] = {
     "last_places": _last_places, "scatter_reduced": _scatter_reduced,
     "sorted_places": _sorted_places, "cumsum": _running("CumSum"), "cumprod": _running("CumProd"),
     "quantizelinear": _linear("QuantizeLinear"), "dequantizelinear": _linear("DequantizeLinear"),
+    "encodefloat": _of_scale("QuantizeLinear"), "decodefloat": _of_scale("DequantizeLinear"),
     "quantized_map": _quantized_map, "quantized_terms": _quantized_terms,
     "shl": _shift("LEFT"), "shr": _shift("RIGHT"), "pool_place": _pool_place,
 }

@@ -3,6 +3,7 @@
 from compiler.gradients.rules import (activations, convolutions, elementwise, gathers, movement,
                                       pools, products, quantization, reductions)
 from compiler.gradients.rules.adjoint import Rule
+from compiler.ops.families import small_types
 from compiler.ops.packed import channel_blocks, last_convolutions, winograd
 from compiler.ops.records.operator import Numbers, Operator
 from compiler.ops.registry import OPERATORS
@@ -37,5 +38,6 @@ def hindrance(op: str) -> str | None:
 
 
 def _is_quantized(operator: Operator) -> bool:
-    return (operator.numbers in (Numbers.INTEGER, Numbers.CONVERSION) or operator.reads_small
+    return (operator.numbers in (Numbers.INTEGER, Numbers.CONVERSION)
+            or operator in small_types.OPERATORS
             or operator.name in ("quantizelinear", "dequantizelinear"))

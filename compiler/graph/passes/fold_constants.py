@@ -8,6 +8,10 @@ from compiler.graph.reference import evaluate_node
 from compiler.graph.rewrite import Builder
 
 
+DEQUANTIZED = ("dequantizelinear", "decodefloat")
+"""What makes floats of quantized constants."""
+
+
 @dataclass(frozen=True, slots=True)
 class FoldConstants:
     """Before: any graph. After: no node reads constants only.
@@ -32,5 +36,5 @@ class FoldConstants:
         return builder.finish(graph.outputs)
 
     def _folds(self, node: Node, among: Builder | Graph) -> bool:
-        kept = node.op == "dequantizelinear" and not self.dequantize
+        kept = node.op in DEQUANTIZED and not self.dequantize
         return not kept and all(value in among.constants for value in node.inputs)

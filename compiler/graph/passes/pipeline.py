@@ -24,6 +24,7 @@ from compiler.graph.rows.lookups import LookupsAsRows, TakesRows, no_row
 from compiler.graph.rows.orders import OrdersAsRows
 from compiler.graph.passes.pads import PadsInWindows
 from compiler.graph.products.data_of_channels import DataOfChannels
+from compiler.graph.products.float_products import FloatProducts, FloatTypes
 from compiler.graph.products.products_as_sums import ProductsAsSums
 from compiler.graph.products.products_in_parts import ProductsInParts
 from compiler.graph.passes.puts import WheresAsPuts
@@ -60,7 +61,7 @@ class Pass(Protocol):
 
 def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR_BITS,
                     exact: bool = False, sums: bool = False, takes: TakesRows = no_row,
-                    twice: bool = True) -> tuple[Pass, ...]:
+                    twice: bool = True, floats: FloatTypes | None = None) -> tuple[Pass, ...]:
     """The passes over every imported network, in order; without `integerize` ONNX's float
     semantics hold. Some target forms sums of `accumulator_bits`. What a TensorFlow Lite file
     computes is, where `exact`, what LiteRT computes, to the bit, by operators that no accelerator
@@ -68,9 +69,10 @@ def standard_passes(integerize: bool = True, accumulator_bits: int = ACCUMULATOR
     what an accelerator has; a processor multiplies floats as well. Unless told not to, a product
     whose sums some read in float, and others as bytes, is then computed `twice`; so is, for any
     target, one before an arithmetic function. What some target `takes` as an operator of rows
-    becomes one: lookups in constant tables, elements in order.
+    becomes one: lookups in constant tables, elements in order. Products of `floats` of few bits are
+    one operator where some target has such.
     """
-    to_integers: tuple[Pass, ...] = (QuantizedConstants(), DataOfChannels(),
+    to_integers: tuple[Pass, ...] = (FloatProducts(floats), QuantizedConstants(), DataOfChannels(),
                                      ReductionsAsPools(), BoundsBeforeQuantize(),
                                      SinkDequantize(), WeightsOnGrids(),
                                      FoldScales(quantized=True), RaiseQuantize(),

@@ -38,7 +38,7 @@ CHUNK_ELEMENTS = 1 << 24
 def _conv2d_type(node: Node, types: Types) -> TensorType:
     need_arity(node, types, 2, 3)
     need_factors(node, types)
-    return replace(_convolved_type(node, types), dtype="float32")
+    return replace(convolved_type(node, types), dtype="float32")
 
 
 def _convtranspose2d_type(node: Node, types: Types) -> TensorType:
@@ -58,14 +58,14 @@ def _qconv2d_type(node: Node, types: Types) -> TensorType:
     if are_planes(node):
         check_factors(node, types)
         check_stored(node, "pad_value", node.attrs["pad_value"], types[0].dtype)
-        return of_planes(node, _convolved_type(node, types), 1)
+        return of_planes(node, convolved_type(node, types), 1)
     return conv_type(node, types)
 
 
 def conv_type(node: Node, types: Types) -> TensorType:
     """The type of a convolution of integers."""
     check_padded(node, types)
-    return _convolved_type(node, types)
+    return convolved_type(node, types)
 
 
 def _qconvtranspose2d_type(node: Node, types: Types) -> TensorType:
@@ -75,7 +75,7 @@ def _qconvtranspose2d_type(node: Node, types: Types) -> TensorType:
     return _transposed_type(node, types, w.shape[0])
 
 
-def _convolved_type(node: Node, types: Types) -> TensorType:
+def convolved_type(node: Node, types: Types) -> TensorType:
     """The type of a convolution; vectors (a bias, say) must have a number for each channel."""
     x, w = _image_and_weight(node, types)
     _grouped(node, x, *w.shape[:2])
@@ -456,7 +456,7 @@ OPERATORS = (
         attributes=f"{_WINDOW}, whole (0): 1 where sums are integers, which stay exact",
         define=_conv2d, meaning=_conv2d_meaning, type=_conv2d_type, numbers=Numbers.FLOAT,
         kind=Kind.COMPLEX, pixelwise=is_pointwise, contracts=True, halves=True,
-        integer=_conv2d_integer, sums="qconv2d", weights=CONVOLVED,
+        integer=_conv2d_integer, sums="qconv2d", floats="fconv2d", weights=CONVOLVED,
         convolved=Convolved("conv2d_last", "depthwise_last", "conv2d_direct")),
     Operator(
         name="convtranspose2d", summary="transposed convolution of images",

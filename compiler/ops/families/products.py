@@ -56,16 +56,16 @@ def _qdense_type(node: Node, types: Types) -> TensorType:
     if not are_planes(node):
         return matrix_type(node, types)
     check_factors(node, types)
-    return of_planes(node, _rows_type(node, types), -1)
+    return of_planes(node, rows_type(node, types), -1)
 
 
 def matrix_type(node: Node, types: Types) -> TensorType:
     """The type of a product of integers with a weight."""
     check_channels(node, types)
-    return _rows_type(node, types)
+    return rows_type(node, types)
 
 
-def _rows_type(node: Node, types: Types) -> TensorType:
+def rows_type(node: Node, types: Types) -> TensorType:
     x, w = types[:2]
     need(len(x.shape) >= 2, node, f"input {node.inputs[0]!r} must have at least 2 dimensions, "
          f"not {x}")
@@ -373,14 +373,14 @@ OPERATORS = (
         inputs="x [M,K], w [N,K] or [K,N], bias?", attributes="trans_b: 1 when w is [N,K]",
         define=_dense, meaning=_dense_meaning, type=_dense_type, numbers=Numbers.FLOAT,
         kind=Kind.COMPLEX, contracts=True, halves=True, weights=MATRIX, integer=_dense_integer,
-        sums="qdense"),
+        sums="qdense", floats="fdense"),
     Operator(
         name="matmul", summary="product of matrices; leading dimensions broadcast",
         inputs="a [...,M,K], b [...,K,N] or [...,N,K]",
         attributes="trans_b (0): 1 when b is [...,N,K]", define=_matmul,
         meaning=_matmul_meaning, type=_matmul_type,
         numbers=Numbers.FLOAT, kind=Kind.COMPLEX, contracts=True, halves=True, weights=PRODUCT,
-        integer=_matmul_integer, sums="qdense"),
+        integer=_matmul_integer, sums="qdense", floats="fdense"),
     Operator(
         name="packed_matmul", summary="product with a weight whose columns lie in blocks of 16",
         inputs="x [...,M,K], w [...,N/16,K,16]", attributes="columns: N", define=_packed_matmul,

@@ -152,6 +152,7 @@ class Operator:
 
     integer : the integer operator that takes its place between quantizations.
     sums : the integer operator that gives its sums in planes, where nothing quantizes these.
+    floats : the operator that multiplies floats of few bits, and stores such.
     hindrance : why that operator cannot have these attributes, or data of these shapes.
     constants : why a constant of a shape cannot have a scale of its own and stand in the place of
         data; where there is no such rule, none can.
@@ -199,6 +200,7 @@ class Operator:
 
     integer: IntegerForm | None = None
     sums: str = ""
+    floats: str = ""
     hindrance: Callable[[Attributes, Sequence[tuple[int, ...]]], str | None] | None = None
     constants: Callable[[tuple[int, ...]], str | None] | None = None
     pads: Callable[[Attributes], int] | None = None

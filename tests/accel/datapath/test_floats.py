@@ -7,6 +7,7 @@ of 16 bits.
 
 import warnings
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -16,7 +17,7 @@ from accel.datapath.sharing import share
 from compiler.te import bits, is_float, numpy_dtype
 
 COUNT = 20_000
-SMALL = ("float16", "bfloat16")
+SMALL = tuple(dtype for dtype in FORMATS if bits(dtype) <= 16)
 COMPARED = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
             "eq": np.equal, "ne": np.not_equal}
 
@@ -94,6 +95,14 @@ def single(x):
     return x.astype(np.float32)
 
 
+def rounded(x, dtype):
+    """What NumPy and ml_dtypes make of float32; to 8 bits it saturates."""
+    if bits(dtype) == 8:
+        most = single(ml_dtypes.finfo(dtype).max)
+        x = np.clip(single(x), -most, most)
+    return x.astype(numpy_dtype(dtype))
+
+
 @pytest.mark.parametrize("op", ["add", "sub"])
 def test_float32_sums(rng, op):
     """Cancellation, ties, subnormals and overflow are in `pairs`, which the test below holds."""
@@ -131,9 +140,10 @@ def test_products_as_float32(rng, dtype):
 
 @pytest.mark.parametrize("dtype", SMALL)
 @pytest.mark.parametrize("op", ["add", "sub", "mul"])
-def test_arithmetic_of_16_bits(rng, op, dtype):
+def test_arithmetic_of_16_and_8_bits(rng, op, dtype):
+    exact = {"add": np.add, "sub": np.subtract, "mul": np.multiply}[op]
     assert_equal(lambda f, a, b: f.binary(op, a, b, dtype),
-                 {"add": np.add, "sub": np.subtract, "mul": np.multiply}[op], (dtype,) * 2,
+                 lambda a, b: rounded(exact(single(a), single(b)), dtype), (dtype,) * 2,
                  pairs(rng, dtype), dtype)
 
 
@@ -142,9 +152,9 @@ def test_arithmetic_of_16_bits(rng, op, dtype):
 def test_conversions_between_floats(rng, source, target):
     if source == target:
         return
-    values = np.arange(1 << 16) if source in SMALL else numbers(rng, source, 80_000)
-    assert_equal(lambda f, a: f.cast(a, source, target), lambda a: single(a).astype(
-        numpy_dtype(target)), (source,), (values,), target)
+    values = np.arange(1 << bits(source)) if source in SMALL else numbers(rng, source, 80_000)
+    assert_equal(lambda f, a: f.cast(a, source, target), lambda a: rounded(a, target),
+                 (source,), (values,), target)
 
 
 @pytest.mark.parametrize("source", ["int8", "int32", "uint32", "int64", "bool"])
@@ -155,8 +165,8 @@ def test_conversions_from_integers(rng, source, target):
     values = np.array([v for v in powers if whole.low <= v <= whole.high], np.int64)
     values = np.concatenate((values, rng.integers(whole.low, whole.high, 5000, np.int64, True)))
     values = values.astype(object)                  # 64 bits are shifted
-    assert_equal(lambda f, a: f.cast(a, source, target), lambda a: single(a).astype(
-        numpy_dtype(target)), (source,), (values,), target)
+    assert_equal(lambda f, a: f.cast(a, source, target), lambda a: rounded(single(a), target),
+                 (source,), (values,), target)
 
 
 @pytest.mark.parametrize("target", ["int8", "uint8", "int16", "int32", "uint32"])
@@ -165,7 +175,7 @@ def test_conversions_to_integers_are_towards_zero_and_saturate(rng, source, targ
     whole = Interval.of_type(target)
     small = float_bits(1.0, "float32") + rng.integers(0, 34 << 23, COUNT)
     values = (np.concatenate((numbers(rng, "float32"), small, small | 1 << 31))
-              if source == "float32" else np.arange(1 << 16))
+              if source == "float32" else np.arange(1 << bits(source)))
     assert_equal(lambda f, a: f.cast(a, source, target), lambda a: np.where(
         np.isnan(a), 0, np.clip(np.trunc(a.astype(np.float64)), whole.low, whole.high)),
         (source,), (values,), target)
@@ -205,7 +215,8 @@ def test_absolute_values(rng, dtype):
 def test_constants():
     assert float_bits(1.0, "bfloat16") == 0x3F80 and float_bits(-2.0, "float16") == 0xC000
     assert {dtype: float_bits(float("nan"), dtype) for dtype in FORMATS} == {
-        "float16": 0x7E00, "bfloat16": 0x7FC0, "float32": 0x7FC00000}
+        "float16": 0x7E00, "bfloat16": 0x7FC0, "float32": 0x7FC00000, "float8_e4m3fn": 0x7F,
+        "float8_e5m2": 0x7E}
 
 
 def test_products_of_float16_need_no_subnormals():

@@ -378,7 +378,8 @@ def test_widths_follow_from_intervals():
 
 @pytest.mark.parametrize("value, message", [
     (lambda a, b: a.astype("float64").astype("int32"),
-     "Values must be integers or float16, bfloat16, float32, not float64"),
+     "Values must be integers or float16, bfloat16, float32, float8_e4m3fn, float8_e5m2, not "
+     "float64"),
     (lambda a, b: a.astype("float32").astype("int64").astype("int32"),
      "Integer from float32 must have 32 bits or less, not int64"),
     (lambda a, b: a >> b, "Amount of shr must lie in 0 ... 31, not in -2147483648 ... 2147483647; "

@@ -15,6 +15,7 @@ TINY = preset("tiny-1x4x4")
 
 
 TESTED = "none that are larger have been compared with the RTL"
+EIGHT = "bfloat16, float8_e4m3fn or float8_e5m2"
 CHANNELS = "the bits of an address above a block say which one has it"
 
 
@@ -44,12 +45,12 @@ def test_a_type_is_a_string() -> None:
     ("stage_depth", 9, "from 1 to 8"), ("vector_beats", 8, "at most the 4 lanes of an entry"),
     ("shared_bytes", 3072, "a power of two"), ("shared_bytes", 512, "0, or from 1024 to 16 MiB"),
     ("shared_bytes", 1 << 25, "0, or from 1024 to 16 MiB"),
-    ("operand", "int4", "int8, uint8, int16, uint16, float16 or bfloat16"),
+    ("operand", "int4", f"int8, uint8, int16, uint16, float16, {EIGHT}"),
     ("accumulator", "int64", "int32, float32, int16, int24, int40 or int48"),
     ("output", "bfloat16",
      "an integer type where acc holds int32: vector computes in one of them"),
-    ("weight", "float32", "int8, uint8, int16, uint16, float16 or bfloat16"),
-    ("output", "uint8", "int8, int16 or bfloat16"),
+    ("weight", "float32", f"int8, uint8, int16, uint16, float16, {EIGHT}"),
+    ("output", "uint8", f"int8, int16, {EIGHT}"),
     *((f"{name}_bytes", size, f"at least 4 entries of {entry} bytes (of which half are in use "
        f"while half are filled)") for name, size, entry in (
            ("wgt", 63, 16), ("acc", 63, 16), ("par", 127, 32), ("tab", 1023, 256))),

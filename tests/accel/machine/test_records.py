@@ -19,7 +19,7 @@ from compiler import te
 from compiler.schedule import Schedule
 from compiler.tensorize import Operand
 from tests.support.integer_graphs import Net, assert_right
-from tests.support.machines import TINY
+from tests.support.machines import TINY, example
 
 GAINS = te.record("gains", gain="int16", offset="int16", least="int8", kind="uint8", wide="uint16")
 LINES = te.record("lines", slope="int32", start="int32")
@@ -120,6 +120,20 @@ def test_compiled_networks_are_saved(tmp_path) -> None:
     found = lockstep.load(tmp_path / "own.lockstep", machine=MACHINE)(net.samples())
     assert module.accelerated and found.keys() == module(net.samples()).keys()
     assert hash(MACHINE.config) == hash(replace(MACHINE.config, records=["lines", "gains"]))
+
+
+def test_where_acc_holds_float32_a_field_may_be_one():
+    """Of a float of 16 bits, and on machines of integers, it may not."""
+    machine = example("fp8")
+    affine = machine.intrinsic("affine")
+    assert [operand.dtype for operand in affine.operands] == ["float32"] * 3
+    half = te.record("half_record", scale="float16", more="int32")
+    wrong = vector_op("own", lambda a, scale: a + scale.astype("float32"),
+                      stored="float8_e4m3fn", record=half)
+    with pytest.raises(DeclarationError, match=(
+            r"^Field scale of record half_record of own must be float32, or an integer of at most "
+            r"32 bits, not float16$")):
+        Machine(machine.config, (*machine.declarations, wrong))
 
 
 SHORT = te.record("short_record", one="int16", two="int8")

@@ -84,8 +84,8 @@ REFUSED = {
         "Operand x of own must be stored in inp as int8, as the buffer is, not as uint8"),
     "weights of 32 bits": (
         gemm(types={"w": "int32"}, stored={"w": ("wgt", "int32")}),
-        "Operand w of own must be stored in wgt as int8, uint8, int16, uint16, float16 or "
-        "bfloat16, not as int32"),
+        "Operand w of own must be stored in wgt as int8, uint8, int16, uint16, float16, bfloat16, "
+        "float8_e4m3fn or float8_e5m2, not as int32"),
     "an accumulator of 16 bits beside those of 32": (
         gemm(types={"dst": "int16"}, stored={"dst": ("acc", "int16")}),
         "Operand dst of own must be stored in acc as int32, as the buffer is, not as int16"),
@@ -101,7 +101,8 @@ REFUSED = {
         "Operand a of own must be stored in res as int8, as the buffer is, not as int16"),
     "results of 32 bits": (
         vector(lambda a: a, a(), dst=Operand("dst", TILE, "int32", (("out", "int32"),))),
-        "Operand dst of own must be stored in out as int8, int16 or bfloat16, not as int32"),
+        "Operand dst of own must be stored in out as int8, int16, bfloat16, float8_e4m3fn or "
+        "float8_e5m2, not as int32"),
     "products of bfloat16 beside those of int8": (
         gemm_op("own", "bfloat16", "bfloat16"),
         "Operand dst of own must be stored in acc as int32, as the buffer is, not as float32"),
@@ -343,7 +344,7 @@ def test_floats_that_are_not_rounded_do_not_live_in_out() -> None:
     with pytest.raises(DeclarationError) as refused:
         Machine(TINY, (*moves, gemm_op("gemm", "bfloat16", "bfloat16"), own))
     assert str(refused.value) == (
-        "Value of own must be rounded to bfloat16 to live in out, which keeps the high bits: "
+        "Value of own must be rounded to bfloat16 to live in out, which keeps 16 bits: "
         "value.astype('bfloat16')")
 
 

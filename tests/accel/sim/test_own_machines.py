@@ -19,6 +19,7 @@ from accel.sim.programs.forms import form_of, forms
 from compiler import te
 from compiler.te import Axis, Var
 from compiler.tensorize import Intrinsic, Operand
+from examples.machines.fp8 import instructions as float8
 from tests.accel.machine.test_immediates import MACHINE as OWN
 from tests.accel.machine.test_records import MACHINE as RECORDS
 from tests.support.amaranth_sim import simulate
@@ -105,6 +106,10 @@ MACHINES = {
          vector_op("down", lambda a: a.astype("bfloat16"), stored="bfloat16"))),
     "all from acc": Machine(TINY, (*MOVES, PLAIN["gemm"],
                                    vector_op("twice", lambda a: a + a, a=("acc",)))),
+    "sums of float8": example("fp8"),
+    "two types of float8": Machine(
+        replace(TINY, name="float8-2x4x4", batch=2, stage_depth=4, vector_beats=2),
+        float8("float8_e5m2", "float8_e4m3fn")),
 }
 
 
@@ -136,7 +141,8 @@ def test_directed_programs_hold_every_form(name):
         "many products", "records of one's own",
         "few operations", "nothing but assignments", "all from acc", "three operands",
         "immediates of one's own", "sums of 16 bits", "sums of 24 bits", "sums of 40 bits",
-        "weights of two in four", "half of the terms", "sums of bfloat16", "float16 by int8"))])
+        "weights of two in four", "half of the terms", "sums of bfloat16", "float16 by int8",
+        "sums of float8", "two types of float8"))])
 def test_simulators_agree_on_every_form(name):
     report = check(MACHINES[name], 6, 0, without_rtl(), locate=False)
     assert report.ok, same(report) or report.missing
@@ -148,7 +154,8 @@ def test_simulators_agree_on_every_form(name):
                                   "rows of an entry", "half of the terms", "three operands",
                                   "sums of bfloat16", "float16 by int8", "sums of 48 bits",
                                   "sums of 40 bits", "sums of 24 bits", "sums of 16 bits",
-                                  "immediates of one's own", "records of one's own"])
+                                  "immediates of one's own", "records of one's own",
+                                  "sums of float8", "two types of float8"])
 def test_the_rtl_agrees_on_every_form(name):
     report = check(MACHINES[name], 12, 0)
     assert report.ok, same(report) or report.missing

@@ -10,6 +10,7 @@ import numpy as np
 
 from compiler.frontend.building.small_types import carrier
 from compiler.frontend.building.values import Value
+from compiler.ir.arithmetic import rounded
 from compiler.te import SMALL, is_integer, numpy_dtype
 
 POWERS = "float8_e8m0fnu"
@@ -41,7 +42,7 @@ def of_known(array: np.ndarray, target: np.dtype, saturate: bool, round_mode: st
     if is_integer(target.name):
         low = array.astype(np.float64) if array.dtype.kind not in "iub" else array
         return low.astype(np.int64).astype(np.int8).astype(target)
-    return _known_floats(array, target, saturate or target.name == FINITE)
+    return rounded(array, target.name, saturate or target.name == FINITE)
 
 
 def _wrapped(x: Value, dtype: str, bits: int) -> Value:
@@ -126,21 +127,3 @@ def _known_exponents(array: np.ndarray, saturate: bool, round_mode: str) -> np.n
     exponent = exponent + 126 + _is_up(2 * half, round_mode)
     lost = np.isnan(array) | (not saturate) & ((array < LEAST) | (array > MOST))
     return np.where(lost, 255, exponent).astype(np.uint8).view(numpy_dtype(POWERS))
-
-
-def _known_floats(array: np.ndarray, target: np.dtype, saturate: bool) -> np.ndarray:
-    info = ml_dtypes.finfo(target)
-    array = _odd(array) if array.dtype == np.float64 else array.astype(np.float32)
-    array = np.where(np.isnan(array), np.float32(np.nan), array)
-    if saturate:
-        array = np.clip(array, np.float32(info.min), np.float32(info.max))
-    return array.astype(target)
-
-
-def _odd(array: np.ndarray) -> np.ndarray:
-    """Numbers of float64 in float32, inexact ones with an odd last bit: rounded once more, they are
-    what they would be rounded once, which ml_dtypes does not do with float64.
-    """
-    near = array.astype(np.float32)
-    bits = near.view(np.uint32) - (np.abs(near) > np.abs(array)).astype(np.uint32)
-    return np.where((near == array) | np.isnan(near), near, (bits | 1).view(np.float32))

@@ -142,7 +142,8 @@ def test_bounds_stay_where_the_quantization_is_read_or_has_several_scales() -> N
 def test_pipeline_is_one_list() -> None:
     assert [one.name for one in standard_passes()] == [
         "fold-constants", "gathers-as-slices", "sequences-as-images", "clean-up", "wheres-as-puts",
-        "quantized-constants", "data-of-channels", "reductions-as-pools", "bounds-before-quantize",
+        "float-products", "quantized-constants", "data-of-channels", "reductions-as-pools",
+        "bounds-before-quantize",
         "sink-dequantize", "weights-on-grids", "fold-scales", "raise-quantize",
         "functions-of-products", "raise-quantize", "lookups-as-rows", "integerize",
         "orders-as-rows", "products-in-parts", "products-as-sums", "fold-constants", "clean-up",
@@ -178,7 +179,7 @@ def test_pipeline_hook_sees_every_graph(tmp_path) -> None:
     last = optimize(graph, after=dump_into(tmp_path / "dump"))
     files = sorted(path.name for path in (tmp_path / "dump").iterdir())
     assert files[:2] == ["00-import.txt", "01-fold-constants.txt"]
-    assert len(files) == 27
+    assert len(files) == 28
     assert (tmp_path / "dump" / files[-1]).read_text() == str(last)
 
 

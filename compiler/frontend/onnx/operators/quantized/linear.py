@@ -9,17 +9,19 @@ import ml_dtypes
 import numpy as np
 import onnx
 
-from compiler.frontend.building.small_types import carrier, numbers
+from compiler.frontend.building.small_types import carried, carrier, numbers
 from compiler.frontend.building.values import NodeRefused, Value, axes_of, dtype_name
 from compiler.frontend.onnx.nodes.importer import element_type
 from compiler.frontend.onnx.nodes.registry import MICROSOFT, operator
 from compiler.frontend.onnx.operators.casts import code_of, converted
 from compiler.frontend.onnx.operators.quantized.widening import widened
-from compiler.te import is_integer
+from compiler.ops.records.stored_floats import STORED_FLOATS
+from compiler.te import bits, is_integer
 
 QUARK, VITIS = "com.amd.quark", "com.vai.quantize"
 """AMD's quantizers: ONNX's operators for more types."""
 STEPS = ("int8", "uint8", "int16", "uint16")
+FLOATS = tuple(dtype for dtype in STORED_FLOATS if bits(dtype) == 8)
 WHOLE = ("int4", "uint4", "int2", "uint2")
 
 
@@ -36,6 +38,9 @@ def quantize_linear(t, x, scale, zero=None, *, axis=1, block_size=0, output_dtyp
     if is_plain(x, scale, zero, block_size) and dtype in WHOLE and x.array is None and (
             t.run is None):
         return _narrow(t, x, scale, zero, axis, dtype)
+    if dtype in FLOATS and saturate and x.dtype == "float32" and x.array is None and (
+            t.run is None) and _scales(scale, zero, block_size):
+        return _of_floats(t, "encodefloat", x, scale, axis, dtype).retyped(dtype)
     scale = _along(x, scale, axis, block_size)
     zero = None if zero is None else _along(x, zero, axis, block_size)
     wide = dtype_name(element_type(precision)) if precision else (
@@ -69,6 +74,9 @@ def dequantize_linear(t, q, scale, zero=None, *, axis=1, block_size=0, output_dt
     if is_plain(q, scale, zero, block_size) and q.dtype in (*STEPS, "int32") and (
             dtype == "float32"):
         return plain(t, "dequantizelinear", q, scale, zero, axis, q.dtype)
+    if q.dtype in FLOATS and dtype == "float32" and t.run is None and _scales(
+            scale, zero, block_size):
+        return _of_floats(t, "decodefloat", carried(q), scale, axis, q.dtype)
     if block_size and constant and scale.constant and dtype == "float32":
         place, = axes_of((axis,), q.rank)
         whole = _of_channels(t, q, scale, zero, place, block_size)
@@ -124,6 +132,21 @@ def plain(t, op: str, x: Value, scale: Value, zero: Value | None, axis: int,
                   for role, parameter in (("scale", scale), ("zero_point", point))]
     place = 0 if whole else axes_of((axis,), x.rank)[0]
     return t.emit(op, x, *parameters, axis=place, **attributes)
+
+
+def _scales(scale: Value, zero: Value | None, block_size: int) -> bool:
+    """True where floats of few bits have known scales, of the tensor or of slices, and nothing is
+    added."""
+    none = zero is None or zero.array is not None and not zero.array.astype(np.float32).any()
+    return (none and not block_size and scale.rank <= 1 and scale.dtype == "float32"
+            and positive(scale))
+
+
+def _of_floats(t, op: str, x: Value, scale: Value, axis: int, dtype: str) -> Value:
+    """Emits a conversion of floats of few bits."""
+    whole = scale.size == 1
+    scale = _scalar(t, scale, f"{t.proto.output[0]}_scale") if whole else scale
+    return t.emit(op, x, scale, axis=0 if whole else axes_of((axis,), x.rank)[0], dtype=dtype)
 
 
 def positive(scale: Value) -> bool:

@@ -1,0 +1,243 @@
+"""Networks whose convolutions and dense layers multiply floats of few bits: a float network, and
+samples, become its form with conversions around each such layer.
+
+Activations have one scale each, the largest magnitude that the samples show on the greatest number
+of the type; weights have one for each output. bfloat16 has the range of float32: it is a
+conversion, without scales and samples.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from os import PathLike
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from onnx import ModelProto
+
+from compiler.errors import ArgumentError, called_by_name
+from compiler.files import write_bytes
+from compiler.frontend.building.binding import Bindings
+from compiler.frontend.onnx.exporting import exported_model
+from compiler.graph.graph import Graph, Node
+from compiler.graph.passes.pipeline import optimize, standard_passes
+from compiler.graph.products.factors import IMAGES, outputs_axis
+from compiler.graph.products.float_products import MOVES
+from compiler.graph.rewrite import Builder, eliminate_dead_code
+from compiler.ops.records.stored_floats import STORED_FLOATS, numbers_of, stored_array
+from compiler.ops.registry import find
+from compiler.quantize.improve.noise import Noise
+from compiler.quantize.made_for import marked
+from compiler.quantize.networks.source import source_of
+from compiler.quantize.ranges.calibration import Samples, program
+from compiler.quantize.ranges.refusal import QuantizeRefused
+from compiler.quantize.ranges.sets import CalibrationSet, calibration_set
+
+BRAIN = "bfloat16"
+
+
+@dataclass(frozen=True)
+class InFloats:
+    """The network for the extents of the samples. `products` are the names of the layers that
+    multiply floats of few bits, `left` says of others why they do not. `decibels`: signal to noise
+    of the worst output over the samples, None without noise."""
+
+    graph: Graph
+    products: tuple[str, ...]
+    left: Mapping[str, str]
+    decibels: float | None
+    samples: int
+    made_for: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def model(self) -> ModelProto:
+        """The graph as an ONNX model of opset 21: QuantizeLinear and DequantizeLinear of float8, or
+        Cast to bfloat16 and back."""
+        return marked(exported_model(self.graph), dict(self.made_for))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the model; raises FileError where it cannot be written."""
+        write_bytes(path, self.model.SerializeToString(deterministic=True))
+
+
+@called_by_name
+def in_floats(model: Any, calibration: CalibrationSet, *, activations: str = "float8_e4m3fn",
+              weights: str | None = None, keep_float: Iterable[str] = (),
+              example_inputs: Any = None, bind: Bindings | None = None,
+              made_for: Mapping[str, str] | None = None) -> InFloats:
+    """Put conversions to floats of few bits around the layers of a float network. Nothing is
+    random.
+
+    Parameters
+    ----------
+    model, calibration, example_inputs, bind : as for `compiler.quantize.quantize`.
+    activations, weights : float8_e4m3fn, float8_e5m2 or bfloat16; weights are of the same type
+        unless told. bfloat16 is for both.
+    keep_float : names of layers that stay in float.
+    made_for : what the file says of its machine.
+    """
+    weights = weights or activations
+    for name, dtype in (("activations", activations), ("weights", weights)):
+        if dtype not in STORED_FLOATS:
+            raise ArgumentError(f"{name} must be one of {', '.join(STORED_FLOATS)}, not {dtype!r}")
+    if BRAIN in (activations, weights) and activations != weights:
+        raise ArgumentError(f"weights must be {BRAIN} where activations are, and no others, not "
+                            f"{weights!r}")
+    samples = calibration_set(calibration)
+    source = source_of(model, samples, example_inputs, bind)
+    fitted = Samples.of(source.inputs, source.place, samples)
+    graph = optimize(source.graph(fitted.shapes), standard_passes(integerize=False))
+    layers = {node.name: node for node in graph.nodes if find(node.op).contracts}
+    kept = tuple(keep_float)
+    if unknown := sorted(set(kept) - set(layers)):
+        raise QuantizeRefused(f"{source.place}: layers to keep in float must be some of "
+                              f"{', '.join(layers) or 'none'}, not {', '.join(unknown)}")
+    left = {name: reason for name, node in layers.items()
+            if (reason := "kept in float on request" if name in kept else _hindrance(graph, node))}
+    writer = _Writer(graph, (activations, weights),
+                     [node for name, node in layers.items() if name not in left])
+    writer.scales = _scales(graph, fitted, writer.wanted, activations)
+    made = writer.graph()
+    return InFloats(made, tuple(name for name in layers if name not in left), left,
+                    _decibels(graph, made, fitted), fitted.count, dict(made_for or {}))
+
+
+def _hindrance(graph: Graph, node: Node) -> str:
+    """Why a product stays in float; empty where it does not."""
+    if not find(node.op).floats:
+        return f"no operator multiplies floats of few bits for {node.op}"
+    weight = graph.constants.get(node.inputs[1])
+    if weight is None:
+        return "its second factor is computed"
+    if node.attrs.get("group", 1) != 1:
+        return "its channels are in groups"
+    return "" if weight.ndim == 2 or node.op in IMAGES else "its weight is a stack of matrices"
+
+
+def _scales(graph: Graph, samples: Samples, wanted: Iterable[str], dtype: str
+            ) -> dict[str, np.ndarray]:
+    """The scale of each value that is stored."""
+    wanted = [*dict.fromkeys(wanted)]
+    if dtype == BRAIN or not wanted:
+        return {}
+    most = dict.fromkeys(wanted, 0.0)
+    run = program(graph, [value for value in wanted if value not in graph.inputs])
+    for batch in samples.batches():
+        for value, array in {**batch, **run(batch)}.items():
+            if value in most:
+                if not np.isfinite(array).all():
+                    raise QuantizeRefused(f"{graph.name}: samples must make finite values of "
+                                          f"{value!r}")
+                most[value] = max(most[value], float(np.abs(array).max(initial=0)))
+    greatest = float(ml_dtypes.finfo(dtype).max)
+    return {value: np.full((), most[value] / greatest or 1, np.float32) for value in wanted}
+
+
+def _decibels(graph: Graph, made: Graph, samples: Samples) -> float | None:
+    """The signal to noise of the worst output."""
+    runs = [program(one, one.outputs) for one in (graph, made)]
+    noises = {value: Noise() for value in graph.outputs}
+    for batch in samples.batches():
+        real, other = (run(batch) for run in runs)
+        for value, noise in noises.items():
+            noise.add(real[value], other[value])
+    known = [noise.decibels for noise in noises.values() if noise.decibels is not None]
+    return min(known, default=None)
+
+
+class _Writer:
+    """Writes the graph with conversions around some products."""
+
+    def __init__(self, graph: Graph, types: tuple[str, str], products: Iterable[Node]):
+        self.source, self.types = graph, types
+        self.readers = graph.consumers()
+        self.products = {node.name: node for node in products}
+        self.ends = {self._end(node): node for node in self.products.values()}
+        self.scales: Mapping[str, np.ndarray] = {}
+        self.builder = Builder.like(graph)
+        self.known: dict[str, str] = {}     # of what is read as it is stored
+        self.exact: set[str] = set(self.ends)
+        for node in graph.nodes:
+            if node.op in MOVES and node.inputs[0] in self.exact:
+                self.exact.add(node.outputs[0])
+
+    @property
+    def wanted(self) -> list[str]:
+        """The values that are stored."""
+        read = (node.inputs[0] for node in self.products.values())
+        return [*(value for value in read if value not in self.exact), *self.ends]
+
+    def _end(self, node: Node) -> str:
+        """The value that is stored of a product: behind a bias and Relu that read it alone."""
+        value, axis = node.outputs[0], 1 if node.op in IMAGES else -1
+        for op in ("add", "relu"):
+            reader, = readers if len(readers := self.readers[value]) == 1 else (None,)
+            if reader is None or reader.op != op or value in self.source.outputs or not (
+                    op == "relu" or self._is_bias(reader, value, axis)):
+                continue
+            value = reader.outputs[0]
+        return value
+
+    def _is_bias(self, node: Node, value: str, axis: int) -> bool:
+        """True if a node adds a constant of the channels to a value, or a number."""
+        other = node.inputs[1] if node.inputs[0] == value else node.inputs[0]
+        array, shape = self.source.constants.get(other), self.source.values[value].shape
+        if array is None or self.source.values[node.outputs[0]].shape != shape:
+            return False
+        whole = (1,) * (len(shape) - array.ndim) + array.shape
+        return array.size in (1, shape[axis]) and (array.size == 1 or whole[axis] == shape[axis])
+
+    def graph(self) -> Graph:
+        for node in self.source.nodes:
+            if node.name in self.products:
+                x, w, *more = node.inputs
+                x = x if x in self.exact else self._stored(x)
+                node = replace(node, inputs=(x, self._weight(node, w), *more))
+            value = node.outputs[0]
+            if value in self.ends:
+                inner = self.builder.fresh(f"{value}_float")
+                self.builder.add(replace(node, outputs=(inner,)))
+                self._converted(inner, value, self.scales.get(value))
+            else:
+                self.builder.add(node)
+        return eliminate_dead_code(self.builder.finish(self.source.outputs))
+
+    def _stored(self, value: str) -> str:
+        """A value as it is when it was stored."""
+        if value not in self.known:
+            self.known[value] = self._converted(value, self.builder.fresh(f"{value}_known"),
+                                                self.scales.get(value))
+        return self.known[value]
+
+    def _converted(self, value: str, result: str, scale: np.ndarray | None) -> str:
+        """Converts a value to the type of activations and back."""
+        codes = self.builder.fresh(f"{value}_stored")
+        names = [self.builder.fresh_node(f"{value}_{role}") for role in ("encode", "decode")]
+        if scale is None:
+            pairs = (("cast", {"to": BRAIN}), ("cast", {"to": "float32"}))
+            parameters = []
+        else:
+            attrs = {"axis": 0, "dtype": self.types[0]}
+            pairs = (("encodefloat", attrs), ("decodefloat", attrs))
+            parameters = [self.builder.add_constant(self.builder.fresh(f"{value}_scale"), scale)]
+        for (op, attrs), name, source, made in zip(pairs, names, (value, codes), (codes, result),
+                                                   strict=True):
+            self.builder.add(Node(op, name, (source, *parameters), (made,), attrs))
+        return result
+
+    def _weight(self, node: Node, value: str) -> str:
+        """The weight as it is when it was stored, with a scale for each output."""
+        array, axis, dtype = self.source.constants[value], outputs_axis(node), self.types[1]
+        name = self.builder.fresh(f"{node.name}_weight")
+        if dtype == BRAIN:
+            return self.builder.add_constant(name, numbers_of(stored_array(array, dtype), dtype))
+        others = tuple(place for place in range(array.ndim) if place != axis)
+        most = np.abs(array).max(axis=others) / np.float32(ml_dtypes.finfo(dtype).max)
+        scales = np.where(most > 0, most, 1).astype(np.float32)
+        steps = array / scales.reshape([-1 if place == axis else 1 for place in range(array.ndim)])
+        inputs = (self.builder.add_constant(self.builder.fresh(f"{name}_codes"),
+                                            stored_array(steps.astype(np.float32), dtype)),
+                  self.builder.add_constant(self.builder.fresh(f"{name}_scale"), scales))
+        return self.builder.add(Node("decodefloat", self.builder.fresh_node(name), inputs, (name,),
+                                     {"axis": axis, "dtype": dtype}))

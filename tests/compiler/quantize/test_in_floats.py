@@ -1,0 +1,110 @@
+"""Networks in floats of few bits: scales, what stays, and files that others read."""
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+
+from compiler.errors import ArgumentError
+from compiler.frontend import convert
+from compiler.graph import TensorType, evaluate
+from compiler.graph.passes.pipeline import optimize, standard_passes
+from compiler.graph.products.float_products import FloatTypes
+from compiler.graph.rewrite import Builder
+from compiler.ops.records.stored_floats import numbers_of
+from compiler.quantize.in_floats import in_floats
+from compiler.quantize.ranges.refusal import QuantizeRefused
+
+TYPES = (*(pytest.param(dtype, marks=pytest.mark.slow)
+           for dtype in ("float8_e4m3fn", "float8_e5m2")), "bfloat16")
+
+
+@pytest.fixture
+def network(rng):
+    """Two convolutions, rows of matrices, a sum; an image [1,3,6,6]."""
+    builder, count = Builder("net"), iter(range(99))
+
+    def constant(*shape):
+        return builder.add_constant(f"k{next(count)}", rng.normal(size=shape).astype(np.float32))
+
+    def emit(op, name, *inputs, **attrs):
+        return builder.emit(op, name, list(inputs), f"{name}.out", **attrs)
+
+    x = builder.add_input("x", TensorType((1, 3, 6, 6), "float32"))
+    conv = {"strides": (1, 1), "pads": (1, 1, 1, 1)}
+    y = emit("relu", "relu", emit("conv2d", "first", x, constant(4, 3, 3, 3), constant(4), **conv))
+    z = emit("add", "sum", y, emit("conv2d", "second", y, constant(4, 4, 3, 3), **conv))
+    z = emit("conv2d", "apart", z, constant(4, 1, 3, 3), group=4, **conv)
+    z = emit("reshape", "rows", z, shape=(4, 36))
+    z = emit("add", "biased", emit("matmul", "matrix", z, constant(36, 5)), constant(5))
+    return builder.finish([z])
+
+
+@pytest.fixture
+def samples(rng):
+    return {"x": rng.normal(size=(6, 3, 6, 6)).astype(np.float32)}
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_products_stand_between_conversions(network, samples, dtype):
+    """A machine of the type finds each of them, in the file as well."""
+    made = in_floats(network, samples, activations=dtype)
+    assert made.products == ("first", "second", "matrix") and made.samples == 6
+    assert made.left == {"apart": "its channels are in groups"}
+    onnx.checker.check_model(made.model)
+    for graph in (made.graph, convert(made.model)):
+        found = optimize(graph, standard_passes(floats=FloatTypes(dtype, dtype, 4)))
+        assert [node.op for node in found.nodes if node.op in ("fconv2d", "fdense")] == [
+            "fconv2d", "fconv2d", "fdense"]
+    assert made.decibels is not None
+    assert {"float8_e4m3fn": 18, "float8_e5m2": 12, "bfloat16": 35}[dtype] < made.decibels < 60
+
+
+def test_the_file_is_the_graph(network, samples):
+    made = in_floats(network, samples, weights="float8_e5m2")
+    x = {"x": samples["x"][:1]}
+    (first,), (second,) = (tuple(evaluate(graph, x).values())
+                           for graph in (made.graph, convert(made.model)))
+    np.testing.assert_array_equal(first, second)
+    types = {one.name: one.data_type for one in made.model.graph.initializer}
+    assert {onnx.TensorProto.FLOAT8E4M3FN, onnx.TensorProto.FLOAT8E5M2} <= {*types.values()}
+
+
+def test_scales_are_the_greatest_magnitudes(network, samples):
+    """Of the input 448 stands for the largest number, of weights for the largest of an output."""
+    made = in_floats(network, samples)
+    first = next(node for node in made.graph.nodes if node.op == "encodefloat")
+    np.testing.assert_allclose(made.graph.constants[first.inputs[1]],
+                               np.abs(samples["x"]).max() / 448, rtol=1e-6)
+    decodes = [node for node in made.graph.nodes if node.op == "decodefloat"
+               and node.inputs[0] in made.graph.constants]
+    assert [node.attrs["axis"] for node in decodes] == [0, 0, 1]
+    for node in decodes:
+        codes, scales = (made.graph.constants[value] for value in node.inputs)
+        most = np.abs(numbers_of(codes, "float8_e4m3fn")).max(
+            axis=tuple(axis for axis in range(codes.ndim) if axis != node.attrs["axis"]))
+        assert (most == float(ml_dtypes.finfo("float8_e4m3fn").max)).all() and scales.min() > 0
+
+
+def test_what_is_asked_for_stays_in_float(network, samples):
+    made = in_floats(network, samples, keep_float=["second"])
+    assert made.products == ("first", "matrix")
+    assert made.left["second"] == "kept in float on request"
+    with pytest.raises(QuantizeRefused, match=r"^model: layers to keep in float must be some of "
+                                              r"first, second, apart, matrix, not other$"):
+        in_floats(network, samples, keep_float=["other"])
+
+
+def test_other_types_are_refused(network, samples):
+    with pytest.raises(ArgumentError, match=r"^activations must be one of float8_e4m3fn, "
+                                            r"float8_e5m2, bfloat16, not 'int8'$"):
+        in_floats(network, samples, activations="int8")
+    with pytest.raises(ArgumentError, match=r"^weights must be bfloat16 where activations are, and "
+                                            r"no others, not 'float8_e5m2'$"):
+        in_floats(network, samples, activations="bfloat16", weights="float8_e5m2")
+
+
+def test_samples_must_be_finite(network, samples):
+    samples["x"][2, 0, 0, 0] = np.inf
+    with pytest.raises(QuantizeRefused, match=r"^net: samples must make finite values of 'x'$"):
+        in_floats(network, samples)

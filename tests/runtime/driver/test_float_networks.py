@@ -1,0 +1,62 @@
+"""Float networks, quantized for machines of floats of few bits and compiled for them."""
+
+import numpy as np
+import pytest
+
+import lockstep
+from accel.machine.machine import Machine
+from compiler.graph import TensorType, evaluate
+from compiler.graph.rewrite import Builder
+from compiler.quantize.ranges.refusal import QuantizeRefused
+from examples.machines.fp8 import instructions
+from tests.support.machines import TINY, example
+
+FP8 = example("fp8")
+
+
+@pytest.fixture
+def network(rng):
+    """A convolution with Relu, one behind it, and a dense layer; an image [1,3,5,5]."""
+    builder = Builder("net")
+    arrays = {"w": (6, 3, 3, 3), "b": (6,), "v": (4, 6, 1, 1), "m": (100, 7), "c": (7,)}
+    for name, shape in arrays.items():
+        builder.add_constant(name, rng.normal(size=shape).astype(np.float32))
+    y = builder.add_input("x", TensorType((1, 3, 5, 5), "float32"))
+    for op, inputs, attrs in (
+            ("conv2d", "w b", {"strides": (1, 1), "pads": (1, 1, 1, 1)}), ("relu", "", {}),
+            ("conv2d", "v", {"strides": (1, 1), "pads": (0, 0, 0, 0)}),
+            ("reshape", "", {"shape": (1, 100)}), ("matmul", "m", {}), ("add", "c", {})):
+        name = f"{op}_{len(builder.nodes)}"
+        y = builder.emit(op, name, [y, *inputs.split()], f"{name}.out", **attrs)
+    return builder.finish([y])
+
+
+@pytest.mark.parametrize("machine", [
+    pytest.param(FP8, marks=pytest.mark.slow), Machine(TINY.config, instructions("bfloat16"))],
+    ids=["float8", "bfloat16"])
+def test_networks_compute_what_their_graphs_mean(network, rng, machine):
+    """To the bit, in the functional and in the cycle simulator; products are the machine's."""
+    x = rng.normal(size=(3, 3, 5, 5)).astype(np.float32)
+    made = lockstep.quantize(network, x, machine=machine)
+    for sim in ("functional", "cycle"):
+        module = lockstep.compile(made.graph, "accel", machine=machine, sim=sim)
+        partition = module.partition
+        there = [node for segment in partition.segments if segment.target == "accel"
+                 for node in segment.nodes]
+        assert sum(node.name in made.products for node in there) == 3
+        found, = module({"x": x[:1]}).values()
+        wanted, = evaluate(module.graph, {"x": x[:1]}).values()
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_options_of_integers_and_machines_without_layers_are_refused(network, rng):
+    x = rng.normal(size=(1, 3, 5, 5)).astype(np.float32)
+    with pytest.raises(TypeError, match="weight_bits"):
+        lockstep.quantize(network, x, machine=FP8, weight_bits=4)
+    mixed = Machine(TINY.config, (*(one for one in FP8.declarations if one.unit != "gemm"),
+                                  *(one for one in instructions("float8_e5m2")
+                                    if one.unit == "gemm")))
+    with pytest.raises(QuantizeRefused, match=(
+            r"^machine tiny-1x4x4 must multiply what it stores for a network that is quantized for "
+            r"it, not float8_e5m2 and float8_e4m3fn$")):
+        lockstep.quantize(network, x, machine=mixed)
