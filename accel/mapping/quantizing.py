@@ -19,8 +19,11 @@ from compiler.quantize.improve.sparsity import Sparsity, pattern_of
 from compiler.quantize.improve.weight_bits import bits_by_name
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from compiler.te import bits as bits_of
+from compiler.te import is_float
 
 ACTIVATION_BITS = {"int8": 8, "int16": 16}
+OF_FLOATS = ("keep_float", "example_inputs", "bind", "watch")
+"""Options that networks in floats of few bits have too."""
 OF_FEW_BITS = {"weight_groups", "scale_bits", "weight_rounding"}
 SCALES = (0.0031, 0.02, 0.25, 1.7)      # at which immediates are compared
 
@@ -56,14 +59,21 @@ def quantizer_options(machine: Machine, given: Mapping[str, Any]) -> dict[str, A
     return {"patterns": machine.patterns, "made_for": _made_for(machine), **options}
 
 
-def float_types(machine: Machine) -> dict[str, Any]:
+def float_options(machine: Machine, given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of `compiler.quantize.in_floats` for a machine that stores floats. Raises
-    QuantizeRefused for one of which a layer cannot read what another writes."""
+    QuantizeRefused for options of integers, and a machine of which a layer cannot read what another
+    writes.
+    """
     config = machine.config
+    for name in given:
+        if name not in OF_FLOATS:
+            raise QuantizeRefused(f"{name} must be left out for machine {config.name}, which "
+                                  f"stores {config.output}: it is of integers")
     if config.operand != config.output:
         raise QuantizeRefused(f"machine {config.name} must multiply what it stores for a network "
                               f"that is quantized for it, not {config.operand} and {config.output}")
-    return {"activations": config.output, "weights": config.weight, "made_for": _made_for(machine)}
+    return {**given, "activations": config.output, "weights": config.weight,
+            "made_for": _made_for(machine)}
 
 
 def _made_for(machine: Machine) -> dict[str, str]:
@@ -76,8 +86,11 @@ def one_of(numbers: Iterable[int]) -> str:
 
 def options_of_one(machine: Machine, given: Mapping[str, Any]) -> dict[str, Any]:
     """The options that one of several machines can have of those that are given for all: weights
-    have 8 bits where it does not load fewer, and are pruned where it takes sparse ones.
+    have 8 bits where it does not load fewer, and are pruned where it takes sparse ones. One that
+    stores floats has none of those of integers.
     """
+    if is_float(machine.config.output):
+        return {name: value for name, value in given.items() if name in OF_FLOATS}
     options = dict(given)
     if "weight_bits" in options:
         bits = bits_by_name(options["weight_bits"])
@@ -104,7 +117,8 @@ def machine_fingerprint(machine: Machine) -> str:
     same int8 networks, whatever their clocks and buffers.
     """
     config = machine.config
-    parts = [config.output, config.accumulator, *map(str, config.weight_bits),
+    floats = [config.operand, config.weight] if is_float(config.output) else []
+    parts = [config.output, *floats, config.accumulator, *map(str, config.weight_bits),
              *map(str, sparsity_of(machine)),
              *(text for pattern in machine.patterns for text in _pattern_texts(pattern))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

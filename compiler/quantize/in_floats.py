@@ -6,7 +6,8 @@ of the type; weights have one for each output. bfloat16 has the range of float32
 conversion, without scales and samples.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
@@ -30,25 +31,62 @@ from compiler.ops.registry import find
 from compiler.quantize.improve.noise import Noise
 from compiler.quantize.made_for import marked
 from compiler.quantize.networks.source import source_of
+from compiler.quantize.quantizer import KEPT, NOTHING, Watch, unwatched
 from compiler.quantize.ranges.calibration import Samples, program
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from compiler.quantize.ranges.sets import CalibrationSet, calibration_set
 
+Array = np.ndarray
 BRAIN = "bfloat16"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerInFloats:
+    """A product of the network, and whether it is of floats of few bits; if not, the `reason`."""
+
+    name: str
+    op: str
+    quantized: bool
+    reason: str
 
 
 @dataclass(frozen=True)
 class InFloats:
-    """The network for the extents of the samples. `products` are the names of the layers that
-    multiply floats of few bits, `left` says of others why they do not. `decibels`: signal to noise
-    of the worst output over the samples, None without noise."""
+    """The network for the extents of the samples, and its products. `decibels`: signal to noise of
+    the worst output over the samples, None without noise. `form` makes it for extents that are
+    given by name, or else those of arrays by the name of the input."""
 
     graph: Graph
-    products: tuple[str, ...]
-    left: Mapping[str, str]
+    layers: tuple[LayerInFloats, ...]
     decibels: float | None
     samples: int
+    form: Callable[[Mapping[str, int], Mapping[str, Array]], Graph] = field(repr=False)
     made_for: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def products(self) -> tuple[str, ...]:
+        """The layers that multiply floats of few bits."""
+        return tuple(layer.name for layer in self.layers if layer.quantized)
+
+    @property
+    def left(self) -> dict[str, str]:
+        """Why other layers do not, by their names."""
+        return {layer.name: layer.reason for layer in self.layers if not layer.quantized}
+
+    @property
+    def hindrance(self) -> str:
+        """Why no layer is in floats of few bits: the most frequent reason; empty where some are."""
+        if self.products:
+            return ""
+        reasons = Counter(layer.reason for layer in self.layers).most_common(1)
+        return f"{NOTHING}: {reasons[0][0] if reasons else 'the network has no layers'}"
+
+    def graph_of(self, shapes: Mapping[str, int] | None = None,
+                 arrays: Mapping[str, Array] | None = None) -> Graph:
+        """The graph for other extents of the network's open dimensions, taken from `shapes`, by
+        name or place, or else from `arrays`, by the name of the input. Raises QuantizeRefused.
+        """
+        return self.form(shapes or {}, arrays or {}) if shapes or arrays else self.graph
 
     @cached_property
     def model(self) -> ModelProto:
@@ -65,7 +103,7 @@ class InFloats:
 def in_floats(model: Any, calibration: CalibrationSet, *, activations: str = "float8_e4m3fn",
               weights: str | None = None, keep_float: Iterable[str] = (),
               example_inputs: Any = None, bind: Bindings | None = None,
-              made_for: Mapping[str, str] | None = None) -> InFloats:
+              made_for: Mapping[str, str] | None = None, watch: Watch = unwatched) -> InFloats:
     """Put conversions to floats of few bits around the layers of a float network. Nothing is
     random.
 
@@ -75,7 +113,7 @@ def in_floats(model: Any, calibration: CalibrationSet, *, activations: str = "fl
     activations, weights : float8_e4m3fn, float8_e5m2 or bfloat16; weights are of the same type
         unless told. bfloat16 is for both.
     keep_float : names of layers that stay in float.
-    made_for : what the file says of its machine.
+    made_for : what the file says of its machine. watch : is notified of long tasks.
     """
     weights = weights or activations
     for name, dtype in (("activations", activations), ("weights", weights)):
@@ -88,19 +126,28 @@ def in_floats(model: Any, calibration: CalibrationSet, *, activations: str = "fl
     source = source_of(model, samples, example_inputs, bind)
     fitted = Samples.of(source.inputs, source.place, samples)
     graph = optimize(source.graph(fitted.shapes), standard_passes(integerize=False))
-    layers = {node.name: node for node in graph.nodes if find(node.op).contracts}
-    kept = tuple(keep_float)
-    if unknown := sorted(set(kept) - set(layers)):
+    ops, kept = {node.name: node.op for node in _products(graph)}, tuple(keep_float)
+    if unknown := sorted(set(kept) - set(ops)):
         raise QuantizeRefused(f"{source.place}: layers to keep in float must be some of "
-                              f"{', '.join(layers) or 'none'}, not {', '.join(unknown)}")
-    left = {name: reason for name, node in layers.items()
-            if (reason := "kept in float on request" if name in kept else _hindrance(graph, node))}
-    writer = _Writer(graph, (activations, weights),
-                     [node for name, node in layers.items() if name not in left])
-    writer.scales = _scales(graph, fitted, writer.wanted, activations)
-    made = writer.graph()
-    return InFloats(made, tuple(name for name in layers if name not in left), left,
-                    _decibels(graph, made, fitted), fitted.count, dict(made_for or {}))
+                              f"{', '.join(ops) or 'none'}, not {', '.join(unknown)}")
+    reasons = {node.name: KEPT if node.name in kept else _hindrance(graph, node)
+               for node in _products(graph)}
+    writer = _Writer(graph, (activations, weights), reasons)
+    scales = _scales(graph, fitted, writer.wanted, activations, watch)
+
+    def form(shapes: Mapping[str, int], arrays: Mapping[str, Array]) -> Graph:
+        other = optimize(source.graph(shapes, arrays), standard_passes(integerize=False))
+        return _Writer(other, (activations, weights), reasons).graph(scales)
+
+    made = writer.graph(scales)
+    layers = tuple(LayerInFloats(name, op, not reasons[name], reasons[name])
+                   for name, op in ops.items())
+    return InFloats(made, layers, _decibels(graph, made, fitted, watch), fitted.count, form,
+                    dict(made_for or {}))
+
+
+def _products(graph: Graph) -> list[Node]:
+    return [node for node in graph.nodes if find(node.op).contracts]
 
 
 def _hindrance(graph: Graph, node: Node) -> str:
@@ -115,33 +162,37 @@ def _hindrance(graph: Graph, node: Node) -> str:
     return "" if weight.ndim == 2 or node.op in IMAGES else "its weight is a stack of matrices"
 
 
-def _scales(graph: Graph, samples: Samples, wanted: Iterable[str], dtype: str
-            ) -> dict[str, np.ndarray]:
+def _scales(graph: Graph, samples: Samples, wanted: Iterable[str], dtype: str, watch: Watch
+            ) -> dict[str, Array]:
     """The scale of each value that is stored."""
     wanted = [*dict.fromkeys(wanted)]
     if dtype == BRAIN or not wanted:
         return {}
     most = dict.fromkeys(wanted, 0.0)
     run = program(graph, [value for value in wanted if value not in graph.inputs])
-    for batch in samples.batches():
-        for value, array in {**batch, **run(batch)}.items():
-            if value in most:
-                if not np.isfinite(array).all():
-                    raise QuantizeRefused(f"{graph.name}: samples must make finite values of "
-                                          f"{value!r}")
-                most[value] = max(most[value], float(np.abs(array).max(initial=0)))
+    with watch("calibration", samples.count) as tick:
+        for batch in samples.batches():
+            for value, array in {**batch, **run(batch)}.items():
+                if value in most:
+                    if not np.isfinite(array).all():
+                        raise QuantizeRefused(f"{graph.name}: samples must make finite values of "
+                                              f"{value!r}")
+                    most[value] = max(most[value], float(np.abs(array).max(initial=0)))
+            tick(samples.batch)
     greatest = float(ml_dtypes.finfo(dtype).max)
     return {value: np.full((), most[value] / greatest or 1, np.float32) for value in wanted}
 
 
-def _decibels(graph: Graph, made: Graph, samples: Samples) -> float | None:
+def _decibels(graph: Graph, made: Graph, samples: Samples, watch: Watch) -> float | None:
     """The signal to noise of the worst output."""
     runs = [program(one, one.outputs) for one in (graph, made)]
     noises = {value: Noise() for value in graph.outputs}
-    for batch in samples.batches():
-        real, other = (run(batch) for run in runs)
-        for value, noise in noises.items():
-            noise.add(real[value], other[value])
+    with watch("comparing with float", samples.count) as tick:
+        for batch in samples.batches():
+            real, other = (run(batch) for run in runs)
+            for value, noise in noises.items():
+                noise.add(real[value], other[value])
+            tick(samples.batch)
     known = [noise.decibels for noise in noises.values() if noise.decibels is not None]
     return min(known, default=None)
 
@@ -149,12 +200,12 @@ def _decibels(graph: Graph, made: Graph, samples: Samples) -> float | None:
 class _Writer:
     """Writes the graph with conversions around some products."""
 
-    def __init__(self, graph: Graph, types: tuple[str, str], products: Iterable[Node]):
+    def __init__(self, graph: Graph, types: tuple[str, str], reasons: Mapping[str, str]):
         self.source, self.types = graph, types
         self.readers = graph.consumers()
-        self.products = {node.name: node for node in products}
+        self.products = {node.name: node for node in _products(graph) if not reasons[node.name]}
         self.ends = {self._end(node): node for node in self.products.values()}
-        self.scales: Mapping[str, np.ndarray] = {}
+        self.scales: Mapping[str, Array] = {}
         self.builder = Builder.like(graph)
         self.known: dict[str, str] = {}     # of what is read as it is stored
         self.exact: set[str] = set(self.ends)
@@ -188,7 +239,9 @@ class _Writer:
         whole = (1,) * (len(shape) - array.ndim) + array.shape
         return array.size in (1, shape[axis]) and (array.size == 1 or whole[axis] == shape[axis])
 
-    def graph(self) -> Graph:
+    def graph(self, scales: Mapping[str, Array]) -> Graph:
+        """With these scales of the values that are stored."""
+        self.scales = scales
         for node in self.source.nodes:
             if node.name in self.products:
                 x, w, *more = node.inputs
@@ -210,7 +263,7 @@ class _Writer:
                                                 self.scales.get(value))
         return self.known[value]
 
-    def _converted(self, value: str, result: str, scale: np.ndarray | None) -> str:
+    def _converted(self, value: str, result: str, scale: Array | None) -> str:
         """Converts a value to the type of activations and back."""
         codes = self.builder.fresh(f"{value}_stored")
         names = [self.builder.fresh_node(f"{value}_{role}") for role in ("encode", "decode")]

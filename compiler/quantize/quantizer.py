@@ -193,7 +193,7 @@ class Quantized:
         write_bytes(path, self.model.SerializeToString(deterministic=True))
 
 
-def _unwatched(stage: str, steps: int) -> AbstractContextManager[Tick]:
+def unwatched(stage: str, steps: int) -> AbstractContextManager[Tick]:
     return nullcontext(lambda count: None)
 
 
@@ -208,7 +208,7 @@ def quantize(model: Any, calibration: CalibrationSet, *,
              accumulator_bits: int = 32,
              sparsity: str | None = None, patterns: Sequence[Pattern | TermPattern] = (),
              made_for: Mapping[str, str] | None = None, example_inputs: Any = None,
-             bind: Bindings | None = None, watch: Watch = _unwatched) -> Quantized:
+             bind: Bindings | None = None, watch: Watch = unwatched) -> Quantized:
     """Quantize a float network. Nothing is random: same arguments, same model.
 
     Parameters

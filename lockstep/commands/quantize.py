@@ -8,13 +8,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from compiler.errors import RequestError
 from compiler.files import whole_file
 from lockstep.options.arguments import (CALIBRATION, NETWORK, add_bind, add_machine, add_quantizer,
                                         add_verbose, quantizer_options)
 from lockstep.printing.lines import counted, say
 from lockstep.printing.table import show_table
 from lockstep.options.paths import input_file, model_file, output_file
-from lockstep.options.results import add_pictures, add_rows
+from lockstep.options.results import PICTURES, add_pictures, add_rows
+
+USUAL = {"observer": "minmax", "percentile": 99.99}
 
 NAMED = 6
 """The most layers that a line names; it counts the others."""
@@ -39,7 +42,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add_quantizer(parser)
     add_bind(parser)
     add_verbose(parser)
-    parser.set_defaults(observer="minmax", percentile=99.99)
+    parser.set_defaults(**USUAL)
     add("--report", type=output_file, metavar="FILE.html", help="write one page with the picture")
     add_pictures(parser)
     add("--json", type=output_file, metavar="R.json", help="write the report as JSON")
@@ -55,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
         require_plotly()
     from compiler.quantize.quantizer import quantize
+    from compiler.te import is_float
     from lockstep.printing.progress import watching
     from lockstep.printing.rows import layer_rows, put_rows
     from lockstep.provenance import Asked
@@ -67,18 +71,14 @@ def run(args: argparse.Namespace) -> int:
         from accel.machine.loading import load_machine
         from accel.mapping.quantizing import quantizer_options as options_for
 
-        machines[args.machine] = load_machine(args.machine)
-        options = options_for(machines[args.machine], options)
+        machine = machines[args.machine] = load_machine(args.machine)
+        if is_float(machine.config.output):
+            return _in_floats(args, asked, options, machine)
+        options = options_for(machine, options)
     quantization = quantize(args.model, args.calibration, **options, bind=dict(args.bind),
                             watch=watching(args.model.name))
-    data = quantization.model.SerializeToString(deterministic=True)
-    figures = _figures(args, options, quantization) | {
-        "sha256": hashlib.sha256(data).hexdigest(), "provenance": asked.provenance(machines)}
-    with whole_file(args.output) as file:
-        file.write(data)
-    if args.json:
-        with whole_file(args.json) as file:
-            file.write(f"{json.dumps(figures, indent=1)}\n".encode())
+    figures = _written(args, quantization.model, _figures(args, options, quantization)
+                       | {"provenance": asked.provenance(machines)})
     if args.report:
         from lockstep.report.quantization import write_quantization_page
 
@@ -89,6 +89,60 @@ def run(args: argparse.Namespace) -> int:
     if not args.tsv:
         _show(figures, args.verbose)
     return 0
+
+
+def _written(args: argparse.Namespace, model: Any, figures: dict[str, Any]) -> dict[str, Any]:
+    """Writes the network, and the figures where they are asked for: these, with its hash."""
+    data = model.SerializeToString(deterministic=True)
+    figures = figures | {"sha256": hashlib.sha256(data).hexdigest()}
+    with whole_file(args.output) as file:
+        file.write(data)
+    if args.json:
+        with whole_file(args.json) as file:
+            file.write(f"{json.dumps(figures, indent=1)}\n".encode())
+    return figures
+
+
+def _in_floats(args: argparse.Namespace, asked: Any, options: Mapping[str, Any], machine: Any
+               ) -> int:
+    """The network in floats of few bits, for a machine that stores these."""
+    from accel.mapping.quantizing import float_options
+    from compiler.quantize.in_floats import in_floats
+    from lockstep.printing.progress import watching
+    from lockstep.printing.rows import layer_rows, put_rows
+
+    for name in ("report", *PICTURES):
+        if getattr(args, name):
+            raise RequestError(f"--{name} must be left out: there is no page of networks in floats")
+    given = {name: value for name, value in options.items() if value != USUAL.get(name)}
+    types = float_options(machine, {**given, "bind": dict(args.bind)})
+    made = in_floats(args.model, args.calibration, **types, watch=watching(args.model.name))
+    figures = _written(args, made.model, {
+        "machine": str(args.machine), "model": str(args.model), "output": args.output.title,
+        "keep_float": args.keep_float, "activations": types["activations"],
+        "weights": types["weights"], "samples": made.samples, "sqnr_db": made.decibels,
+        "layers": [asdict(layer) for layer in made.layers],
+        "provenance": asked.provenance({args.machine: machine})})
+    put_rows(args, layer_rows(figures))
+    if not args.tsv:
+        _show_floats(figures, args.verbose)
+    return 0
+
+
+def _show_floats(figures: Mapping[str, Any], verbose: bool) -> None:
+    layers = figures["layers"]
+    names = " and ".join(dict.fromkeys((figures["activations"], figures["weights"])))
+    show_table(f"{figures['model']}: layers that multiply {names}",
+               ("layer", "operator", "numbers"),
+               [(layer["name"], layer["op"], names if layer["quantized"] else "float32")
+                for layer in layers], left=3)
+    for line in counted("in float32", [(layer["name"], layer["op"], layer["reason"])
+                                       for layer in layers if layer["reason"]], verbose):
+        say(line)
+    say(f"{sum(layer['quantized'] for layer in layers)} of {len(layers)} layers in {names}, "
+        f"{figures['samples']} samples, no random numbers")
+    say(_noise(figures))
+    say(f"{figures['output']}: sha256 {figures['sha256'][:16]}")
 
 
 def _figures(args: argparse.Namespace, options: Mapping[str, Any], quantized) -> dict[str, Any]:
@@ -138,6 +192,11 @@ def _numbers(layer: Mapping[str, Any], activation_bits: int) -> str:
     return f"int{activation_bits}" + (f", weights int{bits}" if bits != activation_bits else "")
 
 
+def _noise(figures: Mapping[str, Any]) -> str:
+    noise = figures["sqnr_db"]
+    return "output: " + ("no quantization noise" if noise is None else f"{noise:.1f} dB")
+
+
 def _decibels(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
@@ -171,10 +230,8 @@ def _summary(figures: Mapping[str, Any]) -> Iterator[str]:
         yield f"{len(figures['fell_back'])} layers fell back to float for the budget"
     for name, extent in figures["fixed"].items():
         yield f"{name} is {extent} in {figures['output']}: the network depends on it"
-    noise = figures["sqnr_db"]
-    yield ("output: " + ("no quantization noise" if noise is None else f"{noise:.1f} dB")
-           + ("" if figures["agreement"] is None
-              else f", {figures['agreement']:.2%} of the largest outputs as in float"))
+    yield _noise(figures) + ("" if figures["agreement"] is None else
+                             f", {figures['agreement']:.2%} of the largest outputs as in float")
     if needed := figures["needed"]:
         more = f" and {len(needed) - NAMED} more" if len(needed) > NAMED else ""
         yield (f"below {USABLE_DECIBELS} dB outputs are of little use; --budget "

@@ -50,6 +50,11 @@ COMPUTED_SCALES = ("nothing runs on the accelerator: the network computes the sc
                    "made of")
 
 
+OTHER_FLOATS = ("nothing runs on the accelerator: it multiplies {}, and the layers of the network "
+                "are quantized to {}; give a machine of these (docs/fp8.md), or the network in "
+                "float")
+
+
 def is_about_float(note: str) -> bool:
     """True if a note of a graph says that nothing runs on the accelerator, and why."""
     return note.startswith(IN_FLOAT[:IN_FLOAT.index(":")])
@@ -169,14 +174,19 @@ class Compile:
         """The graph, with a note where nothing of it runs on the accelerator."""
         told = any(map(is_about_float, graph.notes))
         if ACCEL in self.targets.names and self.integerize and _is_float(graph) and not told:
-            return replace(graph, notes=(_advice(graph), *graph.notes))
+            device = self.targets.device
+            elements = device.machine.config.operand if device else "int8"
+            return replace(graph, notes=(_advice(graph, elements), *graph.notes))
         return graph
 
 
-def _advice(graph: Graph) -> str:
-    """Why nothing runs on the accelerator: that nothing is quantized or, where something is, which
-    layer lacks the least, and what.
+def _advice(graph: Graph, elements: str) -> str:
+    """Why nothing runs on an accelerator of these `elements`: that nothing is quantized or, where
+    something is, which layer lacks the least, and what.
     """
+    if others := dict.fromkeys(str(node.attrs["dtype"]) for node in graph.nodes
+                               if node.op == "decodefloat"):
+        return OTHER_FLOATS.format(elements, " and ".join(others))
     notes = [note for note in map(Note.of, graph.notes) if note and find(note.op).contracts]
     if not notes or all(find(node.op).numbers is not Numbers.CONVERSION for node in graph.nodes):
         return COMPUTED_SCALES if _computes_bytes(graph) else IN_FLOAT

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
-from accel.mapping.quantizing import float_types, quantizer_options
+from accel.mapping.quantizing import float_options, quantizer_options
 from compiler.errors import called_by_name
 from compiler.frontend.models import Model
 from compiler.quantize import quantizer
@@ -32,6 +32,6 @@ def quantize(model: Model, calibration: CalibrationSet, *,
     if machine is not None:
         own = machine if isinstance(machine, Machine) else load_machine(machine)
         if is_float(own.config.output):
-            return in_floats(model, calibration, **options, **float_types(own))
+            return in_floats(model, calibration, **float_options(own, options))
         options = quantizer_options(own, options)
     return quantizer.quantize(model, calibration, **options)

@@ -71,6 +71,27 @@ def test_weights_of_few_bits(tmp_path, samples, capsys) -> None:
         assert "weights of 4 bits in memory" in said
 
 
+def test_a_machine_that_stores_floats(tmp_path, samples, capsys) -> None:
+    out, figures_file = tmp_path / "q.onnx", tmp_path / "r.json"
+    command = ["quantize", str(FLOAT), "--calibration", str(samples), "--machine",
+               "examples/machines/fp8.py", "--keep-float", "conv3", "-o", str(out)]
+    assert main([*command, "--json", str(figures_file)]) == 0
+    said, figures = capsys.readouterr().out, json.loads(figures_file.read_text())
+    assert "5 of 6 layers in float8_e4m3fn, 8 samples, no random numbers" in said
+    assert "in float32: conv3 (kept in float on request)" in said
+    assert f"output: {figures['sqnr_db']:.1f} dB" in said and figures["sqnr_db"] > 20
+    assert {layer["name"]: layer["quantized"] for layer in figures["layers"]}["conv3"] is False
+    assert {node.op_type for node in onnx.load(out).graph.node} >= {
+        "QuantizeLinear", "DequantizeLinear", "Conv"}
+    assert main([*command, "--weight-bits", "4"]) == 2
+    assert capsys.readouterr().err == (
+        "lockstep: error: weight_bits must be left out for machine tiny-1x4x4, which stores "
+        "float8_e4m3fn: it is of integers\n")
+    assert main([*command, "--report", str(tmp_path / "r.html")]) == 2
+    assert capsys.readouterr().err == ("lockstep: error: --report must be left out: there is no "
+                                       "page of networks in floats\n")
+
+
 def test_scales_of_groups(tmp_path, rng, capsys) -> None:
     onnx.save(network(rng), tmp_path / "net.onnx")
     np.save(tmp_path / "x.npy", rng.standard_normal((4, 96)).astype(np.float32))

@@ -108,3 +108,22 @@ def test_samples_must_be_finite(network, samples):
     samples["x"][2, 0, 0, 0] = np.inf
     with pytest.raises(QuantizeRefused, match=r"^net: samples must make finite values of 'x'$"):
         in_floats(network, samples)
+
+
+def test_another_extent_has_the_scales_of_the_samples(rng):
+    """Of an ONNX model whose rows are open; without a product nothing is left to multiply."""
+    weight = onnx.numpy_helper.from_array(rng.normal(size=(4, 3)).astype(np.float32), "w")
+    open_rows = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", extent])
+                 for name, extent in (("x", 4), ("y", 3))]
+    model = onnx.helper.make_model(onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMul", ["x", "w"], ["y"], "only")], "rows", open_rows[:1],
+        open_rows[1:], [weight]), opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
+    made = in_floats(model, {"x": rng.normal(size=(2, 4)).astype(np.float32)})
+    other = made.graph_of({"n": 5})
+    assert other.values[other.outputs[0]].shape == (5, 3) and made.hindrance == ""
+    scales = [{array.tobytes() for array in graph.constants.values() if array.dtype == np.float32}
+              for graph in (made.graph, other)]
+    assert scales[0] == scales[1] != set()
+    alone = in_floats(model, {"x": np.ones((2, 4), np.float32)}, keep_float=["only"])
+    assert alone.hindrance == ("nothing runs on the accelerator: the quantizer left every layer in "
+                               "float: kept in float on request")

@@ -8,10 +8,12 @@ import onnx
 import pytest
 
 from accel.machine.loading import load_machine
+from accel.machine.machine import Machine
 from accel.mapping.quantizing import machine_fingerprint
 from compiler.errors import ArgumentError
 from compiler.quantize import QuantizeRefused
 from compiler.quantize.made_for import UNNAMED, made_for
+from examples.machines.fp8 import instructions
 from runtime.driver.calibrated import Calibration, origin_note
 from runtime.driver.quantization import quantize
 from tests.lockstep import test_own_constants as own_constants, test_own_terms as own_terms
@@ -85,6 +87,16 @@ def test_only_what_the_quantizer_takes_tells_machines_apart(case: Path) -> None:
     addrelu, no_max = (load_machine(case / name) for name in ("addrelu.py", "no_max.py"))
     prints = list(map(machine_fingerprint, (TINY, quicker, no_max, addrelu)))
     assert prints[0] == prints[1] == prints[2] != prints[3]
+
+
+def test_types_of_floats_tell_machines_apart(case: Path) -> None:
+    """One set of options serves machines of integers and of floats."""
+    same, other = (Machine(TINY.config, instructions("float8_e4m3fn", weight)) for weight in (
+        "float8_e4m3fn", "float8_e5m2"))
+    assert len({machine_fingerprint(machine) for machine in (TINY, same, other)}) == 3
+    calibration = Calibration((case / "x.npz",), {"observer": "mse"})
+    found = calibration.quantized(case / "net.onnx", other)
+    assert found.quantized and 10 < found.accuracy < accuracy_of(case)
 
 
 def test_immediates_tell_machines_apart(case: Path) -> None:

@@ -9,6 +9,7 @@ from compiler.graph import TensorType, evaluate
 from compiler.graph.rewrite import Builder
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from examples.machines.fp8 import instructions
+from runtime.driver.pipeline import OTHER_FLOATS
 from tests.support.machines import TINY, example
 
 FP8 = example("fp8")
@@ -51,7 +52,7 @@ def test_networks_compute_what_their_graphs_mean(network, rng, machine):
 
 def test_options_of_integers_and_machines_without_layers_are_refused(network, rng):
     x = rng.normal(size=(1, 3, 5, 5)).astype(np.float32)
-    with pytest.raises(TypeError, match="weight_bits"):
+    with pytest.raises(QuantizeRefused, match="^weight_bits must be left out for machine"):
         lockstep.quantize(network, x, machine=FP8, weight_bits=4)
     mixed = Machine(TINY.config, (*(one for one in FP8.declarations if one.unit != "gemm"),
                                   *(one for one in instructions("float8_e5m2")
@@ -60,3 +61,9 @@ def test_options_of_integers_and_machines_without_layers_are_refused(network, rn
             r"^machine tiny-1x4x4 must multiply what it stores for a network that is quantized for "
             r"it, not float8_e5m2 and float8_e4m3fn$")):
         lockstep.quantize(network, x, machine=mixed)
+
+
+def test_a_machine_of_other_elements_says_which_it_lacks(network, rng):
+    made = lockstep.quantize(network, rng.normal(size=(1, 3, 5, 5)).astype(np.float32), machine=FP8)
+    notes = lockstep.compile(made.graph, "accel:tiny-1x4x4").graph.notes
+    assert notes[0] == OTHER_FLOATS.format("int8", "float8_e4m3fn")
