@@ -24,6 +24,7 @@ from compiler.errors import ArgumentError
 from compiler.frontend.onnx.nodes.external import external_files
 from compiler.native import build_once, digest
 from compiler.ops.patterns import Pattern
+from compiler.quantize.in_floats import InFloats
 from compiler.quantize.improve.noise import Measured, Noise
 from compiler.quantize.made_for import made_for, made_for_note
 from compiler.quantize.networks.source import is_quantized, source_of
@@ -106,7 +107,7 @@ class Calibration:
             self._kept[key] = self._file(path, machine)
         return self._kept[key]
 
-    def quantize(self, path: Path, machine: Machine | None, **more: Any) -> Quantized:
+    def quantize(self, path: Path, machine: Machine | None, **more: Any) -> Quantized | InFloats:
         """Quantizes the network for a machine, or for any, with `more` options; nothing is kept.
         Raises QuantizeRefused.
         """
@@ -137,7 +138,7 @@ class Calibration:
                 *map(file_digest, self.files), "held out", *map(file_digest, self.held_out),
                 self.metric, hashlib.sha256(code).hexdigest(), versions(ROOMS)]
 
-    def accuracy(self, path: Path, quantized: Quantized) -> float:
+    def accuracy(self, path: Path, quantized: Quantized | InFloats) -> float:
         """Tells how good a network is that was quantized by these samples: decibels, or the
         metric's number. Raises ArgumentError for a metric that fails.
         """
@@ -223,8 +224,8 @@ def _split(path: Path, given: Mapping[str, Array] | Array, bind: Any
             {name: array for name, array in given.items() if name not in names})
 
 
-def _both(path: Path, quantized: Quantized, given: Mapping[str, Array] | Array, bind: Any
-          ) -> tuple[dict[str, Array], dict[str, Array]]:
+def _both(path: Path, quantized: Quantized | InFloats, given: Mapping[str, Array] | Array,
+          bind: Any) -> tuple[dict[str, Array], dict[str, Array]]:
     """The outputs of the float network and of the quantized one, of all samples."""
     source = source_of(path, given, bind=bind)
     samples = Samples.of(source.inputs, source.place, given)

@@ -29,6 +29,7 @@ from compiler.graph.passes.pipeline import AfterStage
 from compiler.graph.room import require_room
 from compiler.plans import Plans, Recorder
 from compiler.quantize import QuantizeRefused
+from compiler.quantize.in_floats import InFloats
 from compiler.quantize.quantizer import Quantized
 from compiler.quantize.quantizer import quantize as quantize_for_any
 from compiler.quantize.ranges.sets import CalibrationSet
@@ -143,7 +144,7 @@ def quantized(model: Model, calibration: CalibrationSet, shapes: Mapping[str, in
     return quantized_graph(quantize(model, calibration, machine=machine, **options), shapes, arrays)
 
 
-def quantized_graph(result: Quantized, shapes: Mapping[str, int] | None = None,
+def quantized_graph(result: Quantized | InFloats, shapes: Mapping[str, int] | None = None,
                     arrays: Mapping[str, np.ndarray] | None = None) -> Graph:
     """The graph of a quantized network, for extents as `quantized` has them, with a note of what
     hinders quantization.

@@ -7,6 +7,7 @@ import lockstep
 from accel.machine.machine import Machine
 from compiler.graph import TensorType, evaluate
 from compiler.graph.rewrite import Builder
+from compiler.quantize.in_floats import InFloats
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from examples.machines.fp8 import instructions
 from runtime.driver.pipeline import OTHER_FLOATS
@@ -39,6 +40,7 @@ def test_networks_compute_what_their_graphs_mean(network, rng, machine):
     """To the bit, in the functional and in the cycle simulator; products are the machine's."""
     x = rng.normal(size=(3, 3, 5, 5)).astype(np.float32)
     made = lockstep.quantize(network, x, machine=machine)
+    assert isinstance(made, InFloats)
     for sim in ("functional", "cycle"):
         module = lockstep.compile(made.graph, "accel", machine=machine, sim=sim)
         partition = module.partition
