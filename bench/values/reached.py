@@ -20,6 +20,10 @@ NOT_MADE: dict[str, str] = {
                     "ONNX does not have"),
     **dict.fromkeys(("numbers_in_bytes", "qgather", "qorder"),
                     "for machines that have an instruction of such rows"),
+    "fake_quantize": "in training alone",
+    **dict.fromkeys(("fconv2d", "fdense"), "for machines that multiply floats of few bits"),
+    **dict.fromkeys(("encodefloat", "decodefloat"), "quantizations to floats of 8 bits are not "
+                    "drawn; tests try all of their codes"),
     "bitcast": "inputs and outputs of types of 2 and 4 bits and of floats of 8 are not drawn; "
                "tests try all of their codes",
 }

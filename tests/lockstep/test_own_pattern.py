@@ -149,7 +149,8 @@ def test_in_python_and_in_one_step() -> None:
 @pytest.mark.parametrize(("options", "message"), [
     (["--machine", "none.py"], "Machine none.py cannot be read: No such file or directory"),
     (["--machine", "mine.py", "--activation-bits", "16"],
-     "activation bits must be 8 for machine tiny-1x4x4, whose instructions store int8, not 16"),
+     "activation bits must be 8 or 4 or 2 for machine tiny-1x4x4, whose instructions store int8, "
+     "not 16"),
     (["--machine", "mine.py", "--sparsity", "2:4"],
      "sparsity must be none for machine tiny-1x4x4, which multiplies zeros like other weights, "
      "not 2:4")])

@@ -67,7 +67,7 @@ def test_a_stage_has_its_number_too(stages) -> None:
 
 @pytest.mark.parametrize(("stage", "layer", "message"), [
     ("tile", None, "STAGE must be one of 00-import, 01-"),
-    ("clean-up", None, "STAGE must be one of 04-clean-up, 22-clean-up, not 'clean-up'"),
+    ("clean-up", None, "STAGE must be one of 04-clean-up, 23-clean-up, not 'clean-up'"),
     ("tiles", "conv9", "--layer must be one of qconv2d_0, qrescale_1, qconv2d_2, qadd_3, not "
                        "'conv9'"),
     ("partition", "conv9", "--layer must be one of qconv2d_0, qrescale_1, "),

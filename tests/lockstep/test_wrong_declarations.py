@@ -66,7 +66,8 @@ CODE = {
     "float inside": (op("a: te.sqrt(a.astype('float32')).astype('int32')"),
                      "Function sqrt in own must be a table"),
     "a wide float inside": (op("a: (a.astype('float64') * 2.0).astype('int32')"),
-                            "or float16, bfloat16, float32, not float64 (body of own)"),
+                            "or float16, bfloat16, float32, float8_e4m3fn, float8_e5m2, not "
+                            "float64 (body of own)"),
     "a division": (op("a, b: a // b"), "Operator floordiv in own must be a shift"),
     "a remainder": (op("a, b: a % b"), "Operator mod in own must be a shift"),
     "a factor that is no integer": (op("a: a * 0.5"), "Constant must fit int32, not 0.5"),

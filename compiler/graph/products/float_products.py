@@ -20,7 +20,7 @@ MOVES = ("reshape", "transpose")
 
 
 class FloatTypes(NamedTuple):
-    """What a machine multiplies: activations of `element`, which it stores too, weights of
+    """Types that a machine multiplies: activations of `element`, which it stores too, weights of
     `weight`, so many `lanes` of inputs at once, summed in float32."""
 
     element: str
@@ -101,7 +101,7 @@ class _Rewriting:
         return Node(find(node.op).floats, node.name, (x, *names), last.outputs, attrs)
 
     def _only(self, value: str) -> Node | None:
-        """What makes a value that one node reads, and nothing else."""
+        """The node that makes a value, if one other alone reads that."""
         alone = len(self.readers[value]) == 1 and value not in self.graph.outputs
         return self.producers.get(value) if alone else None
 
@@ -144,8 +144,8 @@ class _Rewriting:
         return codes, scale
 
     def _decoded(self, value: str) -> tuple[str, np.ndarray] | None:
-        """What carries a computed value, and its scale; what only moves elements of a value moves
-        what carries it."""
+        """The codes of a computed value, and its scale; where elements are only moved, codes are.
+        """
         node, moves = self.producers.get(value), list[Node]()
         while node and node.op in MOVES:
             moves.append(node)

@@ -157,7 +157,7 @@ def _dequantizelinear(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 
 def _fake_quantize(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
-    """What quantizelinear and dequantizelinear make, for numbers of any width: steps are int32 on
+    """Quantizes and dequantizes, for numbers of any width: steps are int32 on
     the way, so none is -0.
     """
     x, scale = inputs

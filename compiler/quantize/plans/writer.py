@@ -38,7 +38,7 @@ class Written:
 
 def write(network: LayeredNetwork, plan: Plan, scales: Mapping[str, Scale]) -> Written:
     """The QDQ form of a network."""
-    writer = Writer(network, network.layers, plan, scales, network.outputs)
+    writer = QdqWriter(network, network.layers, plan, scales, network.outputs)
     return writer.written(network.inputs, network.outputs)
 
 
@@ -47,7 +47,7 @@ def write_part(network: LayeredNetwork, graph: Graph, plan: Plan, scales: Mappin
     """The QDQ form of some layers. Values that they read from others become inputs, with the types
     that the float network `graph` has; `outputs` are the values of the network that it returns.
     """
-    writer = Writer(network, layers, plan, scales, ())
+    writer = QdqWriter(network, layers, plan, scales, ())
     results = {value for layer in layers for value in (layer.value, layer.inner)}
     read = dict.fromkeys(value for layer in layers for value in layer.read
                          if value not in results and value not in network.tensors)
@@ -55,7 +55,7 @@ def write_part(network: LayeredNetwork, graph: Graph, plan: Plan, scales: Mappin
 
 
 @dataclass(slots=True)
-class Writer:
+class QdqWriter:
     """Nodes and constants of the QDQ form, in order; outputs of the network, in `results`, keep
     their names. The form in training is another class (`compiler.quantize.training.writer`).
     """

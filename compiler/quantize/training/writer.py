@@ -20,7 +20,7 @@ from compiler.quantize.networks.network import Layer, LayeredNetwork, RoundedWei
 from compiler.quantize.networks.weights import WEIGHTED, channel_axis, outputs
 from compiler.quantize.plans.plan import Plan
 from compiler.quantize.plans.rounding import nearest
-from compiler.quantize.plans.writer import Writer
+from compiler.quantize.plans.writer import QdqWriter
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from compiler.quantize.ranges.scales import BIAS_LIMIT, Scale
 
@@ -120,7 +120,7 @@ def training_form(network: LayeredNetwork, plan: Plan, scales: Scales) -> Traini
 
 
 @dataclass(slots=True)
-class _TrainingWriter(Writer):
+class _TrainingWriter(QdqWriter):
     """`sizes` are known by the group of a value, or by a weight, its start and its axis."""
 
     sizes: dict[Hashable, StepSize] = field(default_factory=dict)
