@@ -10,7 +10,7 @@ from onnx import ModelProto
 import lockstep
 from bench.inputs.spoken_words import utterances
 from compiler.gradients.trainable import with_initializers
-from compiler.quantize.quantizer import Quantized
+from compiler.quantize.quantizer import Quantized, quantize
 from compiler.quantize.training.form import QuantizedTraining
 from examples.digits.data import held_out, training
 from examples.digits.from_scratch import SMOOTHING, shifted
@@ -42,7 +42,7 @@ class Lesson:
 
     def quantized(self, options: Mapping[str, Any]) -> Quantized:
         """The network as it is quantized without training."""
-        return lockstep.quantize(self.model, self.data[0][:CALIBRATED], **options)
+        return quantize(self.model, self.data[0][:CALIBRATED], **options)
 
     def trained(self, net: QuantizedTraining[Quantized]) -> lockstep.Trainer:
         """A trainer that has gone through the data."""

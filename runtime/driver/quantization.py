@@ -1,6 +1,7 @@
 """Networks quantized for a machine."""
 
 from pathlib import Path
+from typing import Any, overload
 
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
@@ -13,6 +14,16 @@ from compiler.quantize.quantizer import Quantized
 from compiler.quantize.ranges.sets import CalibrationSet
 from compiler.te import is_float
 from runtime.arguments import require_kind
+
+
+@overload
+def quantize(model: Model, calibration: CalibrationSet, *, machine: None = None,
+             **options: Any) -> Quantized: ...
+
+
+@overload
+def quantize(model: Model, calibration: CalibrationSet, *, machine: Machine | str | Path | None,
+             **options: Any) -> Quantized | InFloats: ...
 
 
 @called_by_name

@@ -55,7 +55,9 @@ def network() -> onnx.ModelProto:
 @pytest.fixture(scope="module")
 def made() -> Quantized:
     x = np.random.default_rng(9).normal(size=(8, 3, 7, 7)).astype(np.float32)
-    return lockstep.quantize(network(), x, machine=MACHINE)
+    made = lockstep.quantize(network(), x, machine=MACHINE)
+    assert isinstance(made, Quantized)
+    return made
 
 
 def test_a_network_uses_it_in_cycles_as_numpy_says(made) -> None:

@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import lockstep
+from compiler.quantize import Quantized
 from lockstep.cli import main
 
 OWN = """
@@ -137,6 +138,7 @@ def test_without_the_machine_nothing_is_replaced(capsys) -> None:
 def test_in_python_and_in_one_step() -> None:
     x = np.load("samples.npz")["x"]
     made = lockstep.quantize("net.onnx", x, machine="mine.py")
+    assert isinstance(made, Quantized)
     assert [layer.by for layer in made.layers] == ["", "", "magnitude", ""]
     module = lockstep.compile(made.graph, "accel,cpu", machine="mine.py", cache=False)
     whole = lockstep.compile("net.onnx", "accel,cpu", machine="mine.py", calibration=x,

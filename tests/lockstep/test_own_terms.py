@@ -63,7 +63,9 @@ def network() -> onnx.ModelProto:
 @pytest.fixture(scope="module")
 def made() -> Quantized:
     x = np.random.default_rng(9).normal(size=(8, 7, 3)).astype(np.float32)
-    return lockstep.quantize(network(), {"x": x}, machine=MACHINE)
+    made = lockstep.quantize(network(), {"x": x}, machine=MACHINE)
+    assert isinstance(made, Quantized)
+    return made
 
 
 def given() -> dict[str, np.ndarray]:

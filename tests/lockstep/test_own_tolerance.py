@@ -13,6 +13,7 @@ from compiler import te
 from compiler.graph import evaluate, optimize
 from compiler.ops.integers.fixed_point import quantize_multiplier
 from compiler.ops.records.integer_forms import Stored
+from compiler.quantize import Quantized
 from compiler.tensorize import Immediate
 
 BEND, SQUARE = 453, 74      # 1.769 / 2**-8; erf(u) is about 1 - 0.2888 (u - 1.769)²
@@ -72,6 +73,7 @@ def samples(count: int) -> np.ndarray:
     ("erf", 0.0, "gelu"), ("tanh", 0.0, ""), ("tanh", 1e-3, "gelu")])
 def test_both_are_one_function_within_a_thousandth(kind: str, tolerance: float, by: str) -> None:
     made = lockstep.quantize(network(kind), samples(4), machine=machine_of(tolerance))
+    assert isinstance(made, Quantized)
     assert [layer.by for layer in made.layers] == ["", by, ""]
 
 

@@ -9,7 +9,7 @@ from compiler.gradients import grad
 from compiler.graph import Builder, TensorType, evaluate
 
 
-def gradients(op: str, *arrays: Sequence, **attrs) -> list[list]:
+def gradients(op: str, *arrays: Sequence | float, **attrs) -> list[list]:
     """Those of the sum of the result, by each input of floats."""
     net = Builder("kink")
     inputs = {f"x{place}": np.array(array, np.float32) for place, array in enumerate(arrays)}

@@ -33,8 +33,8 @@ class Writer:
         """A tensor that is stored as a float of few bits."""
         if self.types[0] == BF:
             return self.emit("cast", self.emit("cast", x, to=BF), to="float32")
-        scale, attrs = self.constant(np.float32(scale)), {"axis": 0, "dtype": self.types[0]}
-        return self.emit("decodefloat", self.emit("encodefloat", x, scale, **attrs), scale, **attrs)
+        name, attrs = self.constant(np.float32(scale)), {"axis": 0, "dtype": self.types[0]}
+        return self.emit("decodefloat", self.emit("encodefloat", x, name, **attrs), name, **attrs)
 
     def weight(self, *shape: int, axis: int = 0) -> str:
         self.count += 1
@@ -51,7 +51,7 @@ class Writer:
     def made(self, y: str, types: FloatTypes | None = None):
         """The graph, what the pass makes of it, and the operators of that."""
         graph = verify(self.builder.finish([y]))
-        types = types or FloatTypes(*self.types, 4)
+        types = types or FloatTypes(self.types[0], self.types[1], 4)
         changed = verify(FloatProducts(types)(graph))
         return graph, changed, [node.op for node in changed.nodes]
 
@@ -121,7 +121,7 @@ def test_sums_are_scaled_and_moved_once():
     _, made, _ = net.made(y)
     node = next(node for node in made.nodes if node.op == "fdense")
     codes, scale, offset = (made.constants[value] for value in node.inputs[1:])
-    given = np.float32([[3, -1.5]])
+    given = np.array([[3, -1.5]], np.float32)
     found = evaluate(made, {"x": given})[y]
     sums = (given / 0.5) @ numbers_of(codes, E4).T
     np.testing.assert_allclose(found, sums * scale * 0.25 + offset * 0.25, rtol=0.07, atol=1e-3)
