@@ -19,6 +19,7 @@ from compiler.gradients import (Adam, LearningRates, Sgd, Trainable, cross_entro
                                 mean_squared_error, trainable)
 from compiler.gradients.trainable import with_initializers
 from compiler.graph.graph import Graph
+from compiler.quantize.networks.source import is_quantized
 from compiler.quantize.quantizer import Quantized, quantize
 from compiler.quantize.training.form import QuantizedTraining
 from lockstep.options.arguments import quantizer_options
@@ -106,6 +107,9 @@ def _model(args: argparse.Namespace) -> onnx.ModelProto:
     if is_of_torch(args.model) or is_of_keras(args.model):
         raise RequestError(f"{args.model.title!r} must be a network that is or becomes ONNX; "
                            "export it as ONNX first")
+    if is_quantized(args.model):
+        raise RequestError(f"{args.model.title!r} is quantized already, and integers are not "
+                           "learned; give the network in float, with --quantize")
     return read_file(args.model).model
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from onnx import helper, numpy_helper
 import lockstep
 from lockstep.cli import main
 from tests.support.training_models import model_of
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
 
 HOUSE = Path(__file__).parents[2]
 BATCHES = '''
@@ -189,3 +192,13 @@ def test_wrong_requests_are_one_line(place: Path, capsys, words: list[str], mess
     printed = capsys.readouterr()
     assert printed.out == "" and printed.err.startswith(f"lockstep: error: {message}")
     assert printed.err.count("\n") == 1 and not (place / "out.onnx").exists()
+
+
+@pytest.mark.parametrize("words", [[], ["--quantize"]])
+def test_a_network_that_is_quantized_already_is_refused(place: Path, capsys, words: list[str]
+                                                        ) -> None:
+    shutil.copy(DIGITS, place)
+    assert main(["train", "digits-int8.onnx", "--data", "d.npz", "-o", "out.onnx", *words]) == 2
+    assert capsys.readouterr().err == (
+        "lockstep: error: 'digits-int8.onnx' is quantized already, and integers are not learned; "
+        "give the network in float, with --quantize\n")
