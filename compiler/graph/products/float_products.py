@@ -80,6 +80,9 @@ class _Rewriting:
             node, bias = self._added(node)
         if node is None or (weight := self._weight(node)) is None:
             return None
+        product, result = (self.graph.values[one.outputs[0]].shape for one in (node, last))
+        if product != result:                   # a bias of more dimensions makes more of it
+            return None
         codes, scales = weight
         bias = [bias, *(self.graph.constants.get(value) for value in node.inputs[2:])]
         outputs = len(codes)

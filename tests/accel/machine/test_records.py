@@ -123,7 +123,7 @@ def test_compiled_networks_are_saved(tmp_path) -> None:
 
 
 def test_where_acc_holds_float32_a_field_may_be_one():
-    """Of a float of 16 bits, and on machines of integers, it may not."""
+    """A float of 16 bits is refused, and so is any on machines of integers."""
     machine = example("fp8")
     affine = machine.intrinsic("affine")
     assert [operand.dtype for operand in affine.operands] == ["float32"] * 3

@@ -68,7 +68,7 @@ def test_convolutions_are_those_of_the_meaning_to_the_bit(machine):
 
 @pytest.mark.parametrize("machine", [FP8, WIDE, BRAIN], ids=["e4m3fn", "e5m2", "bfloat16"])
 def test_dense_layers_are_those_of_the_meaning_to_the_bit(machine):
-    """Of rows of matrices, more than a tile has."""
+    """More rows of matrices than a tile has."""
     net = Floats(machine)
     x = net.x(2, 5, 19)
     graph = net.graph(net.product("fdense", net.product("fdense", x, 9, 19, relu=1), 6, 9))
@@ -116,7 +116,7 @@ def test_the_order_of_sums_is_seen():
 
 
 def test_infinities_are_multiplied_and_results_saturate():
-    """Of e5m2, which has them: only a conversion makes the greatest number of one."""
+    """e5m2 has them: only a conversion makes the greatest number of one."""
     net = Floats(WIDE)
     x = net.x(1, 3)
     net.given[...] = [[0x7c, 0, 0]]

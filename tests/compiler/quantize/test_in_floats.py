@@ -71,7 +71,7 @@ def test_the_file_is_the_graph(network, samples):
 
 
 def test_scales_are_the_greatest_magnitudes(network, samples):
-    """Of the input 448 stands for the largest number, of weights for the largest of an output."""
+    """448 stands for the largest number of the input, in weights for the largest of an output."""
     made = in_floats(network, samples)
     first = next(node for node in made.graph.nodes if node.op == "encodefloat")
     np.testing.assert_allclose(made.graph.constants[first.inputs[1]],
@@ -111,7 +111,7 @@ def test_samples_must_be_finite(network, samples):
 
 
 def test_another_extent_has_the_scales_of_the_samples(rng):
-    """Of an ONNX model whose rows are open; without a product nothing is left to multiply."""
+    """An ONNX model with open rows takes any; without a product nothing is left to multiply."""
     weight = onnx.numpy_helper.from_array(rng.normal(size=(4, 3)).astype(np.float32), "w")
     open_rows = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", extent])
                  for name, extent in (("x", 4), ("y", 3))]

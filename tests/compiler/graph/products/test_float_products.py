@@ -125,3 +125,13 @@ def test_sums_are_scaled_and_moved_once():
     found = evaluate(made, {"x": given})[y]
     sums = (given / 0.5) @ numbers_of(codes, E4).T
     np.testing.assert_allclose(found, sums * scale * 0.25 + offset * 0.25, rtol=0.07, atol=1e-3)
+
+
+@pytest.mark.parametrize("bias", [(3,), (1, 3), (1, 1, 3), (1, 1, 1, 3)])
+def test_a_bias_of_more_dimensions_keeps_the_shape(bias):
+    """It makes the result's shape another one than the product's, which then stays as it is."""
+    net = Writer()
+    product = net.emit("matmul", net.stored(net.input(2, 4), 0.5), net.weight(4, 3, axis=1))
+    y = net.stored(net.emit("add", product, net.bias(*bias)), 0.25)
+    before, after, operators = net.made(y)
+    assert before.values[y] == after.values[y] and ("fdense" in operators) == (len(bias) < 3)
