@@ -169,15 +169,17 @@ class Bench:
             if name not in names and not any(part.has(name) for part in self.parts):
                 known = names | {case for part in self.parts for case in part.known}
                 raise RequestError(f"--only must be of {', '.join(sorted(known))}, not {name!r}")
-        named = names & {*only}
-        if not named and (of_extra := [name for name in only if all(
-                part.extra for part in self.parts if part.has(name))]):
-            parts = [part.name for part in self.parts if part.has(of_extra[0])]
-            raise RequestError(f"--only must name {' or '.join(parts)} beside {of_extra[0]!r}: an "
-                               f"extra part runs only when it is named")
+        named = [part for part in self.parts if part.name in only]
+        alone = {name for name in only if not any(
+            part.name == name or part.has(name) for part in named)}
+        for name in only:
+            parts = [part for part in self.parts if name in alone and part.has(name)]
+            if parts and all(part.extra for part in parts):
+                raise RequestError(f"--only must name {' or '.join(one.name for one in parts)} "
+                                   f"beside {name!r}: an extra part runs only when it is named")
         for part in self.parts:
             cases = [name for name in only if part.has(name)]
-            if part.name in named if named else not part.extra and (cases or not only):
+            if part in named or not part.extra and (alone & {*cases} or not only):
                 yield part, cases or list(part.default)
 
 

@@ -36,6 +36,7 @@ def bench(**options) -> tuple[Bench, list[tuple[str, list[str]]]]:
     (["a"], [("one", ["a"])]),
     (["b"], [("one", ["b"]), ("two", ["b"])]),
     (["two", "b"], [("two", ["b"])]),
+    (["more", "b"], [("one", ["b"]), ("two", ["b"]), ("more", ["a", "e"])]),
     (["net.onnx"], [("two", ["net.onnx"])]),
     (["more", "one", "a"], [("one", ["a"]), ("more", ["a"])])])
 def test_parts_and_cases_are_named_alike(only, wanted):
