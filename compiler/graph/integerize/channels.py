@@ -145,6 +145,8 @@ def _lines(numbers: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray] | 
     """Factor and offset of each row of numbers, one for each of `BYTES`; None where they are on no
     line.
     """
+    if not np.isfinite(numbers).all():
+        return None
     numbers, places = numbers.astype(np.float64), BYTES.astype(np.float64)
     first, last = int(places.argmin()), int(places.argmax())
     factors = (numbers[:, last] - numbers[:, first]) / (places[last] - places[first])
@@ -152,7 +154,7 @@ def _lines(numbers: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray] | 
     few = np.abs(factors) * len(places) < NEAR * step       # as good as none
     factors, offsets = np.where(few, 0, factors), np.where(few, numbers.mean(axis=1), offsets)
     off = np.abs(numbers - factors[:, None] * places - offsets[:, None])
-    return (factors, offsets) if np.isfinite(off).all() and off.max() <= NEAR * step else None
+    return (factors, offsets) if off.max() <= NEAR * step else None
 
 
 def _requantized(x: Stored, factors: np.ndarray, offsets: np.ndarray, out: Stored, bounds: Bounds

@@ -69,6 +69,8 @@ def test_they_are_a_factor_and_an_offset(qdq, layer_differences, name: str, shap
                                                                           np.float32))),
                             vector(one, (5, 1, 1), 1000, 1001), name="f"),
      "f (sub) stays in float: its accumulator could reach"),
+    (lambda one, x: one.add("Exp", one.add("Mul", x, vector(one, (5, 1, 1), 100, 200)), name="f"),
+     "f (exp) stays in float: it computes with 5 constants"),
 ])
 def test_what_is_no_line_of_a_channel_stays_in_float(qdq, build, reason: str) -> None:
     one = qdq()
