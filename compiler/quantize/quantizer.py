@@ -600,15 +600,17 @@ class _Quantizer:
         with self.watch("layers alone", self.samples.count) as tick:
             by_itself = alone(attempt.network, self.graph, attempt.plan, attempt.scales,
                               self.samples, tick)
-        return tuple(_figures(layer, attempt, by_itself, ranking, self._declined(layer, attempt))
+        declined = self._declined(attempt)
+        return tuple(_figures(layer, attempt, by_itself, ranking, "; ".join(
+            said for name in layer.names for said in declined[name]))
                      for layer in attempt.plain.layers)
 
-    def _declined(self, layer: Layer, attempt: _Attempt) -> str:
-        """Why instructions do not compute operators of the layer that they match."""
-        producers = self.network.graph.producers()
-        return "; ".join(f"{name} is not used: {reason}"
-                         for (name, value), reason in self._reasons(attempt).items()
-                         if producers[value].name in layer.names)
+    def _declined(self, attempt: _Attempt) -> defaultdict[str, list[str]]:
+        """Why instructions do not compute nodes that they match, by the node's name."""
+        producers, said = self.network.graph.producers(), defaultdict[str, list[str]](list)
+        for (name, value), reason in self._reasons(attempt).items():
+            said[producers[value].name].append(f"{name} is not used: {reason}")
+        return said
 
     def _reasons(self, attempt: _Attempt) -> Declined:
         """Why patterns that match are not used."""

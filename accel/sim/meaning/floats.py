@@ -11,8 +11,13 @@ from compiler.te import neutral, numpy_dtype
 _FOLDED = {"sum": "add", "max": "max", "min": "min"}
 
 
+def _is_float(dtype: np.dtype) -> bool:
+    """NumPy makes the name anew each time it is asked for, so the kind is asked first."""
+    return dtype.kind not in "biu" and dtype.name in FORMATS
+
+
 def _float(a: np.ndarray) -> bool:
-    return a.dtype.name in FORMATS
+    return _is_float(a.dtype)
 
 
 def _narrow(a: np.ndarray) -> bool:
@@ -57,7 +62,7 @@ def apply_cast(a: np.ndarray, dtype: str) -> np.ndarray:
         whole = np.trunc(a.astype(np.float64))
         within = np.clip(whole, float(limits.min), float(limits.max))
         return np.where(np.isnan(whole), 0.0, within).astype(target)
-    if target.name in FORMATS:
+    if _is_float(target):
         # An integer becomes a number of 16 or 8 bits by way of float32.
         wide = a if _float(a) else arithmetic.apply_cast(a, "float32")
         return _canonical(arithmetic.apply_cast(wide, dtype))
