@@ -30,8 +30,8 @@ _MOVERS = tuple(dict.fromkeys(rule.op for rule in RULES.values() if rule.moves))
 _MOVING = tuple(rule for rule in RULES.values() if rule.moves)
 _KINDS = {(rule.op, rule.operand): rule.kind for name, rule in RULES.items() if ":" not in name}
 
-HOPELESS = 10               # tries of a pair before others come first
-MOST_READERS = 9            # of a moved value
+HOPELESS = 100              # tries of a pair before others come first
+MOST_READERS = 14           # of a moved value
 FOLLOWERS = ("Relu", "Clip", "LeakyRelu", "PRelu", "Max:slope", "Mul:gate", "Add", "Softmax")
 """Rules that networks have behind layers."""
 
