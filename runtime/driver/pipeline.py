@@ -38,7 +38,7 @@ from runtime.driver.auto import Choice, Refused, choose, greedy
 from runtime.driver.costs import Pricing
 from runtime.driver.targets import Targets
 
-IN_FLOAT = ("nothing runs on the accelerator: it computes int8, and no layer of the network is "
+IN_FLOAT = ("nothing runs on the accelerator: it computes {}, and no layer of the network is "
             "quantized; give calibration samples (--calibration FILE, calibration= in Python), or "
             "a network that `lockstep quantize` made")
 
@@ -53,6 +53,10 @@ COMPUTED_SCALES = ("nothing runs on the accelerator: the network computes the sc
 OTHER_FLOATS = ("nothing runs on the accelerator: it multiplies {}, and the layers of the network "
                 "are quantized to {}; give a machine of these (docs/fp8.md), or the network in "
                 "float")
+
+ALIKE_FLOATS = ("nothing runs on the accelerator: it multiplies {}, and no layer of the network "
+                "stands between conversions of that type that saturate and have one positive scale "
+                "(docs/fp8.md)")
 
 
 def is_about_float(note: str) -> bool:
@@ -186,10 +190,11 @@ def _advice(graph: Graph, elements: str) -> str:
     """
     if others := dict.fromkeys(str(node.attrs["dtype"]) for node in graph.nodes
                                if node.op == "decodefloat"):
-        return OTHER_FLOATS.format(elements, " and ".join(others))
+        return ALIKE_FLOATS.format(elements) if elements in others else OTHER_FLOATS.format(
+            elements, " and ".join(others))
     notes = [note for note in map(Note.of, graph.notes) if note and find(note.op).contracts]
     if not notes or all(find(node.op).numbers is not Numbers.CONVERSION for node in graph.nodes):
-        return COMPUTED_SCALES if _computes_bytes(graph) else IN_FLOAT
+        return COMPUTED_SCALES if _computes_bytes(graph) else IN_FLOAT.format(elements)
     nearest = min(notes, key=lambda note: note.reason.count(" missing "))
     return f"{NEARLY}{nearest.node} ({nearest.op}): {nearest.reason}"
 

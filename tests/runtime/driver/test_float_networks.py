@@ -1,6 +1,7 @@
 """Float networks, quantized for machines of floats of few bits and compiled for them."""
 
 import numpy as np
+import onnx
 import pytest
 
 import lockstep
@@ -10,7 +11,7 @@ from compiler.graph.rewrite import Builder
 from compiler.quantize.in_floats import InFloats
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from examples.machines.fp8 import instructions
-from runtime.driver.pipeline import OTHER_FLOATS
+from runtime.driver.pipeline import ALIKE_FLOATS, IN_FLOAT, OTHER_FLOATS
 from tests.support.machines import TINY, example
 
 FP8 = example("fp8")
@@ -69,3 +70,18 @@ def test_a_machine_of_other_elements_says_which_it_lacks(network, rng):
     made = lockstep.quantize(network, rng.normal(size=(1, 3, 5, 5)).astype(np.float32), machine=FP8)
     notes = lockstep.compile(made.graph, "accel:tiny-1x4x4").graph.notes
     assert notes[0] == OTHER_FLOATS.format("int8", "float8_e4m3fn")
+
+
+def test_conversions_that_do_not_saturate_are_told(network, rng):
+    made = lockstep.quantize(network, rng.normal(size=(1, 3, 5, 5)).astype(np.float32), machine=FP8)
+    model = onnx.ModelProto.FromString(made.model.SerializeToString())
+    for node in model.graph.node:
+        if node.op_type == "QuantizeLinear":
+            node.attribute.append(onnx.helper.make_attribute("saturate", 0))
+    notes = lockstep.compile(model, "accel", machine=FP8).graph.notes
+    assert notes[0] == ALIKE_FLOATS.format("float8_e4m3fn")
+
+
+def test_a_float_network_is_told_what_the_machine_computes(network):
+    notes = lockstep.compile(network, "accel", machine=FP8).graph.notes
+    assert notes[0] == IN_FLOAT.format("float8_e4m3fn")
