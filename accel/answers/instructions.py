@@ -13,6 +13,7 @@ from accel.machine.structure import UnitKind
 from accel.answers.products import why_no_depthwise, why_no_product
 from accel.answers.streams import why_no_rows
 from accel.answers.vector import SLOWER, why_no_element
+from accel.mapping.builders import float_products
 from accel.mapping.layers import PRODUCTS, forms_of
 from accel.mapping.memory.borders import core
 from accel.mapping.memory.forms import Forms
@@ -20,8 +21,9 @@ from accel.mapping.memory.layout import blocks_of
 from accel.mapping.memory.weights import multipliers_of
 from accel.mapping.selecting.selection import takes_sums_and_more
 from accel.mapping.spreading import twins
-from compiler.graph.graph import Graph
+from compiler.graph.graph import Graph, Node
 from compiler.graph.notes import UNUSED, Note
+from compiler.ops.registry import find
 from compiler.tensorize import Intrinsic
 
 NOTHING = "no layer of the network runs on the accelerator"
@@ -55,13 +57,17 @@ def answers(machine: Machine, programs: Sequence[AccelProgram], graph: Graph,
     counts wherever a further unit of vector executes it, too, and has no other answer there.
     """
     host = next((f"{node.name} ({node.op}) is on the host: {stay[node.name]}"
-                 for node in sorted(graph.nodes, key=lambda node: node.op not in PRODUCTS)
+                 for node in sorted(graph.nodes, key=lambda node: not _multiplies(node))
                  if node.name in stay), "")
     segments = [forms_of(core(part), blocks_of(machine.config)) for part in parts]
     return tuple(_answer(machine, name, forms[0], programs, graph, segments, host)
                  for name, forms in machine.forms.items()
                  if forms[0].unit in (UnitKind.GEMM, UnitKind.VECTOR, UnitKind.STREAM)
                  and name not in twins(machine))
+
+
+def _multiplies(node: Node) -> bool:
+    return node.op in (*PRODUCTS, *float_products.OPERATORS) or find(node.op).contracts
 
 
 def _answer(machine: Machine, name: str, body: InstructionForm, programs: Sequence[AccelProgram],

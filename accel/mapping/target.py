@@ -41,6 +41,8 @@ from compiler.graph.division.prefixes import Tail, shorter_forms
 from compiler.plans import OWN, Learns, Plans, Task, replayed
 from compiler.native import digest
 from compiler.graph.division.protocols import ACCEL
+from compiler.ops.records.operator import Numbers
+from compiler.ops.registry import find
 from compiler.te import is_float
 
 
@@ -98,7 +100,10 @@ class AccelTarget:
     def _refusal(self, graph: Graph, node: Node) -> str | None:
         accumulator = self.machine.config.accumulator
         if is_float(accumulator) and node.op not in float_products.OPERATORS:
-            return f"acc of the machine holds {accumulator}; layers are summed in integers"
+            if find(node.op).numbers is Numbers.INTEGER:
+                return f"acc of the machine holds {accumulator}; layers are summed in integers"
+            return (f"the machine computes {accumulator}, of which networks use products between "
+                    f"conversions alone")
         blocks = blocks_of(self.machine.config)
         forms = forms_of(graph, blocks)
         reason = refusal(graph, node, forms)

@@ -53,9 +53,11 @@ def show_units(name: str, here: NetworkCycles, there: NetworkCycles, titles: Seq
     """Show how long each unit was busy, and the energy that each takes."""
     rows = [[f"{unit}: busy cycles", f"{here.busy[unit]:,}", f"{there.busy[unit]:,}",
              change(here.busy[unit], there.busy[unit])] for unit in here.busy]
-    rows += [[f"{unit}: uJ", *(f"{1e6 * one.joules[unit]:,.4g}" for one in (here, there)),
-              change(here.joules[unit], there.joules[unit])]
-             for unit in here.joules if here.joules[unit] or there.joules.get(unit)]
+    for unit in dict.fromkeys([*here.joules, *there.joules]):
+        pair = [one.joules.get(unit, 0.0) for one in (here, there)]     # one may run nothing there
+        if any(pair):
+            rows.append([f"{unit}: uJ", *(f"{1e6 * joules:,.4g}" for joules in pair),
+                         change(*pair)])
     show_columns(f"{name}: units", ["unit", *titles, "change"], rows)
 
 

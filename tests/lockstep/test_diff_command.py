@@ -4,9 +4,14 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 from accel.estimates.technology import load_technology
 from accel.machine.loading import load_machine
 from lockstep.cli import main
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "machines"
 
 
 def test_diff_shows_layers_and_units(capsys, tmp_path: Path) -> None:
@@ -40,3 +45,18 @@ def test_diff_in_another_technology(capsys, tmp_path: Path) -> None:
         load_machine("tiny-1x4x4")).value * 1e6)
     assert re.search(r"^luts +[\d,]+ ±\d+%", out, re.MULTILINE) and "mm2" not in out
     assert "dram: uJ" not in out and "is estimated to reach; absent: energy" in out
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_one_machine_computes_floats_and_the_other_nothing(capsys, tmp_path: Path, order: int
+                                                           ) -> None:
+    """The machine of bfloat16 has no instruction for what stands behind a product."""
+    images = tmp_path / "images.npz"
+    np.savez(images, image=np.random.default_rng(3).normal(size=(2, 1, 8, 8)).astype(np.float32))
+    machines = [str(EXAMPLES / f"{name}.py") for name in ("fp8", "bfloat16")][::order]
+    assert main(["diff", *machines, "--network", "lockstep/testing/digits-float.onnx",
+                 "--calibration", str(images)]) == 0
+    out = capsys.readouterr().out
+    energy, = re.findall(r"^gemm: uJ +([\d.]+) +([\d.]+) ", out, re.MULTILINE)
+    assert [float(one) > 0 for one in energy] == [True, False][::order]
+    assert "conv1 (fconv2d) is on the host: no instruction of the machine computes a load" in out

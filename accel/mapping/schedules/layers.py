@@ -438,6 +438,10 @@ class LayerSteps:
                      if place in (stage, f"{stage}_b")), "")
         if role == "quantized":
             return "its result from what acc holds"
+        if not role:
+            stage, buffer = place.rsplit("_", 1)
+            dtype = {of: self.operator[one].dtype for one, of in self.stages.items()}[stage]
+            return f"a load of {dtype} into {buffer}"
         if role not in self.operator.accumulators:
             return "a copy that it needs"
         body = self.operator[role].body

@@ -161,4 +161,4 @@ def test_what_a_machine_cannot_have_is_refused():
     plain = Machine(TINY.config, tuple(one for one in FP8.declarations
                                        if "affine" not in one.name))
     assert AccelTarget(plain).refusal(graph, first) == (
-        "no instruction of the machine computes a copy that it needs")
+        "no instruction of the machine computes a load of affine into par")
