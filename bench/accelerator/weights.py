@@ -1,4 +1,4 @@
-"""What do weights of 4 bits, and 2:4 sparse ones, save?
+"""What do weights of 4 bits, and 2:4 sparse ones, save, and what do floats of few bits keep?
 
 `packed`: int8 networks of `examples.zoo` with 8-bit weights on the machine as it is, and with
 weights of ``--bits`` in all layers but the first and the last on the same machine with
@@ -17,18 +17,27 @@ weights (``digits_8``, ``digits_4``, ``digits_2``; needs scikit-learn).
 on that of `examples/machines/sparse.py` and on that of `halved.py`, which has half the multipliers.
 Prints ``NETWORK weights machine``, the cycles with a memory of the whole bus and of a quarter, the
 bytes loaded to wgt and the multipliers of gemm.
+
+`floats`: the digits network on 64 held-out images, and gpt_small, in int8 on
+the machine as it is (`tiny-1x4x4` for digits) and in each type of `examples/machines/fp8.py` on the
+same geometry. Prints for each ``NETWORK_TYPE_decibels``, the signal to noise of the outputs, and
+``NETWORK_TYPE_cycles``, those of the accelerator for one inference in the cycle simulator.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+
+import lockstep
 
 from accel.datapath.plan import plan
 from accel.figures.layers import layer_rows
 from accel.figures.traffic import dram_bytes
 from accel.machine import isa
+from accel.machine.config import preset
 from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
@@ -40,11 +49,14 @@ from bench.frame import Bench, Sheet
 from compiler.frontend.onnx.importing import convert
 from compiler.graph import Graph, optimize, partition
 from compiler.graph.division.partition import ACCEL, subgraph
+from compiler.ops.records.stored_floats import STORED_FLOATS
 from compiler.quantize import quantize, quantize_ranges
+from examples.machines import fp8
 from lockstep.testing import zoo
 from lockstep.testing.networks.parameters import fill
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+FLOAT = EXAMPLES / "digits" / "digits-float.onnx"
 RATES = {"full": 1, "half": 2, "quarter": 4}
 
 BENCH = Bench(__file__, __doc__, "pynq-1x16x16")
@@ -88,6 +100,33 @@ def sparse(sheet: Sheet) -> None:
             for name, machine in machines.items():
                 print(network, weights, name, *figures(machine, graph),
                       plan(machine, "gemm").count("mul"), flush=True)
+
+
+@BENCH.part(("digits", "gpt_small"), ("digits", "gpt_small"), extra=True)
+def floats(sheet: Sheet) -> None:
+    for name in sheet.cases:
+        small = name == "digits"
+        model, samples = held_out_digits() if small else words(name, sheet.size or 32)
+        shipped = Machine(preset("tiny-1x4x4")) if small else sheet.machine
+        machines = {"int8": shipped, **{stored: Machine(shipped.config, fp8.instructions(stored))
+                                        for stored in STORED_FLOATS}}
+        for stored, machine in machines.items():
+            made = lockstep.quantize(model, samples, machine=machine)
+            module = lockstep.compile(made.graph, "accel,cpu", machine=machine)
+            sheet.figure(f"{name}_{stored}_decibels", made.decibels, ".1f")
+            sheet.figure(f"{name}_{stored}_cycles", sum(
+                cycle.simulate(machine, one.program, values=False).cycles
+                for one in module.accelerated))
+
+
+def held_out_digits() -> tuple[Path, np.ndarray]:
+    from examples.digits.data import held_out
+    return FLOAT, held_out()[0][:64]
+
+
+def words(name: str, places: int) -> tuple[Any, Any]:
+    net = zoo.network(name, places)
+    return zoo.float_model(net, zoo.fill(net)), zoo.samples(net, 0)
 
 
 @dataclass(frozen=True)
@@ -141,7 +180,7 @@ def loaded_weights(machine: Machine, program: AccelProgram) -> int:
 
 def digits(machine: Machine, bits: int) -> float:
     from examples.digits.data import held_out
-    from examples.digits.quantized import FLOAT, accuracy, calibration
+    from examples.digits.quantized import accuracy, calibration
     from runtime import SimulatedDevice, compile_graph, simulator
 
     network = quantize(FLOAT, calibration(), bias_correction=True, weight_bits=bits)
@@ -153,8 +192,7 @@ def digits(machine: Machine, bits: int) -> float:
 def network_of(name: str, size: int | None, sparsity: str | None) -> Graph:
     rng = np.random.default_rng(0)
     if name == "digits":
-        file = EXAMPLES / "digits" / "digits-float.onnx"
-        return optimize(quantize(file, rng.random((8, 1, 8, 8), np.float32),
+        return optimize(quantize(FLOAT, rng.random((8, 1, 8, 8), np.float32),
                                  sparsity=sparsity).graph)
     net = zoo.network(name, size)
     model = zoo.float_model(net, fill(net, 0, lambda macs: None))

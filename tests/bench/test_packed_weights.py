@@ -21,3 +21,14 @@ def test_a_small_network(capsys):
 
 def test_a_share_of_what_was_there():
     assert (saved(200, 100), saved(3, 3), saved(1000, 999)) == ("50.0", "0.0", "0.1")
+
+
+@pytest.mark.slow
+def test_more_bits_of_significand_keep_more(capsys):
+    assert BENCH.main(["--only", "floats", "digits"]) == 0
+    lines = dict(line.split() for line in capsys.readouterr().out.splitlines())
+    kept = [float(lines[f"digits_{name}_decibels"]) for name in (
+        "float8_e5m2", "float8_e4m3fn", "int8", "bfloat16")]
+    assert kept == sorted(kept) and kept[0] > 15
+    assert lines["digits_float8_e4m3fn_cycles"] == lines["digits_float8_e5m2_cycles"]
+    assert int(lines["digits_bfloat16_cycles"]) > int(lines["digits_float8_e5m2_cycles"])
