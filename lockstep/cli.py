@@ -6,6 +6,7 @@ processes that it started.
 """
 
 import argparse
+import gc
 import importlib
 import io
 import os
@@ -64,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if argv is None:
         processes.end_by_signals()
+        gc.set_threshold(10_000)        # most objects live as long as the command does
     if isinstance(sys.stdout, io.TextIOWrapper):        # file names may be in no character set
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
