@@ -12,6 +12,7 @@ from accel.machine.streams import StreamForm
 from accel.machine.structure import UnitKind
 from accel.answers.products import why_no_depthwise, why_no_product
 from accel.answers.streams import why_no_rows
+from accel.answers.texts import short_text
 from accel.answers.vector import SLOWER, why_no_element
 from accel.mapping.builders import float_products
 from accel.mapping.layers import PRODUCTS, forms_of
@@ -23,7 +24,9 @@ from accel.mapping.selecting.selection import takes_sums_and_more
 from accel.mapping.spreading import twins
 from compiler.graph.graph import Graph, Node
 from compiler.graph.notes import UNUSED, Note
+from compiler.ops.records.stored_floats import AFFINE
 from compiler.ops.registry import find
+from compiler.te import is_float
 from compiler.tensorize import Intrinsic
 
 NOTHING = "no layer of the network runs on the accelerator"
@@ -107,8 +110,19 @@ def _of_bodies(machine: Machine, name: str, body: InstructionForm, graph: Graph,
         return why_no_depthwise(machine, name, segments)
     if takes_sums_and_more(body):
         return NO_SUM
+    if is_float(machine.config.accumulator):
+        return _of_floats(machine, body)
     reason = why_no_element(machine, name, graph)
     return reason if reason.startswith(SLOWER) else _unfilled(machine, name, body) or reason
+
+
+def _of_floats(machine: Machine, body: Intrinsic) -> str:
+    """Of an instruction of vector on a machine that sums floats."""
+    if any(stored.startswith(f"{AFFINE}.") for operand in body.operands
+           for _, stored in operand.storage):
+        return f"no product between conversions ends in {short_text(body.value)}"
+    return (f"products between conversions are the only layers of a machine that sums in "
+            f"{machine.config.accumulator}")
 
 
 def _of_quantizer(name: str, graph: Graph) -> str:

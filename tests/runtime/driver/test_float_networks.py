@@ -12,6 +12,7 @@ from compiler.quantize.in_floats import InFloats
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from examples.machines.fp8 import instructions
 from runtime.driver.pipeline import ALIKE_FLOATS, IN_FLOAT, OTHER_FLOATS
+from runtime.instructions import instruction_rows
 from tests.support.machines import TINY, example
 
 FP8 = example("fp8")
@@ -85,3 +86,15 @@ def test_conversions_that_do_not_saturate_are_told(network, rng):
 def test_a_float_network_is_told_what_the_machine_computes(network):
     notes = lockstep.compile(network, "accel", machine=FP8).graph.notes
     assert notes[0] == IN_FLOAT.format("float8_e4m3fn")
+
+
+def test_instructions_that_no_layer_of_floats_executes(network, rng):
+    x = rng.normal(size=(1, 3, 5, 5)).astype(np.float32)
+    products = lockstep.quantize(network, x, machine=FP8).products
+    made = lockstep.quantize(network, x, machine=FP8, keep_float=products[:1])
+    module = lockstep.compile(made.graph, "accel", machine=FP8)
+    found = {one["name"]: one for one in instruction_rows(module, FP8)}
+    assert found["affine"]["layers"] == products[1:] and found["affine"]["reason"] == ""
+    assert found["affine_relu"]["reason"].startswith("no product between conversions ends in ")
+    assert found["add"]["reason"] == ("products between conversions are the only layers of a "
+                                      "machine that sums in float32")
