@@ -159,6 +159,9 @@ def _hindrance(graph: Graph, node: Node) -> str:
         return "its second factor is computed"
     if node.attrs.get("group", 1) != 1:
         return "its channels are in groups"
+    for role, value in zip(("weight", "bias"), node.inputs[1:], strict=False):
+        if value in graph.constants and not np.isfinite(graph.constants[value]).all():
+            return f"its {role} has numbers that are not finite"
     return "" if weight.ndim == 2 or node.op in IMAGES else "its weight is a stack of matrices"
 
 
@@ -179,8 +182,15 @@ def _scales(graph: Graph, samples: Samples, wanted: Iterable[str], dtype: str, w
                                               f"{value!r}")
                     most[value] = max(most[value], float(np.abs(array).max(initial=0)))
             tick(samples.batch)
-    greatest = float(ml_dtypes.finfo(dtype).max)
-    return {value: np.full((), most[value] / greatest or 1, np.float32) for value in wanted}
+    return {value: _scale(np.array(magnitude), dtype) for value, magnitude in most.items()}
+
+
+def _scale(most: Array, dtype: str) -> Array:
+    """The scales by which the greatest number of the type stands for these magnitudes: at least
+    the least number of float32, and 1 for 0."""
+    scale = (most / float(ml_dtypes.finfo(dtype).max)).astype(np.float32)
+    least = np.finfo(np.float32).smallest_subnormal
+    return np.where(most > 0, np.maximum(scale, least), np.float32(1))
 
 
 def _decibels(graph: Graph, made: Graph, samples: Samples, watch: Watch) -> float | None:
@@ -231,13 +241,14 @@ class _Writer:
         return value
 
     def _is_bias(self, node: Node, value: str, axis: int) -> bool:
-        """True if a node adds a constant of the channels to a value, or a number."""
+        """True if a node adds a finite constant of the channels to a value, or a number."""
         other = node.inputs[1] if node.inputs[0] == value else node.inputs[0]
         array, shape = self.source.constants.get(other), self.source.values[value].shape
         if array is None or self.source.values[node.outputs[0]].shape != shape:
             return False
         whole = (1,) * (len(shape) - array.ndim) + array.shape
-        return array.size in (1, shape[axis]) and (array.size == 1 or whole[axis] == shape[axis])
+        return bool(np.isfinite(array).all()) and array.size in (1, shape[axis]) and (
+            array.size == 1 or whole[axis] == shape[axis])
 
     def graph(self, scales: Mapping[str, Array]) -> Graph:
         """With these scales of the values that are stored."""
@@ -286,8 +297,7 @@ class _Writer:
         if dtype == BRAIN:
             return self.builder.add_constant(name, numbers_of(stored_array(array, dtype), dtype))
         others = tuple(place for place in range(array.ndim) if place != axis)
-        most = np.abs(array).max(axis=others) / np.float32(ml_dtypes.finfo(dtype).max)
-        scales = np.where(most > 0, most, 1).astype(np.float32)
+        scales = _scale(np.abs(array).max(axis=others), dtype)
         steps = array / scales.reshape([-1 if place == axis else 1 for place in range(array.ndim)])
         inputs = (self.builder.add_constant(self.builder.fresh(f"{name}_codes"),
                                             stored_array(steps.astype(np.float32), dtype)),

@@ -1,5 +1,7 @@
 """Networks in floats of few bits: scales, what stays, and files that others read."""
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import onnx
@@ -108,6 +110,38 @@ def test_samples_must_be_finite(network, samples):
     samples["x"][2, 0, 0, 0] = np.inf
     with pytest.raises(QuantizeRefused, match=r"^net: samples must make finite values of 'x'$"):
         in_floats(network, samples)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_the_smallest_numbers_have_a_scale(rng, dtype):
+    """A scale below what float32 has would be 0, and is its least number."""
+    builder = Builder("net")
+    x = builder.add_input("x", TensorType((1, 8), "float32"))
+    w = builder.add_constant("w", np.full((8, 4), 1e-43, np.float32))
+    made = in_floats(builder.finish([builder.emit("matmul", "m", [x, w], "y")]),
+                     {"x": np.full((2, 8), 1e-44, np.float32)}, activations=dtype)
+    assert made.products == ("m",)
+    scales = [made.graph.constants[node.inputs[1]] for node in made.graph.nodes
+              if node.op in ("encodefloat", "decodefloat")]
+    assert all((0 < scale).all() and (scale <= 1).all() for scale in scales)
+    assert min(scale.min() for scale in scales) == np.finfo(np.float32).smallest_subnormal
+    codes = next(array for array in made.graph.constants.values() if array.dtype == np.uint8)
+    assert numbers_of(codes, dtype).all()
+
+
+@pytest.mark.parametrize("number", [np.inf, np.nan])
+def test_weights_and_biases_that_are_not_finite_stay_in_float(network, samples, number):
+    """A bias that is not is none of its layer: what is added to stays finite."""
+    kernel, bias = (next(node for node in network.nodes if node.name == name).inputs[1]
+                    for name in ("second", "biased"))
+    arrays = {name: array.copy() for name, array in network.constants.items()}
+    arrays[kernel][0, 0, 0, 0] = arrays[bias][0] = number
+    made = in_floats(replace(network, constants=arrays), samples, keep_float=["matrix"])
+    assert made.products == ("first",)
+    assert made.left["second"] == "its weight has numbers that are not finite"
+    arrays[kernel][0, 0, 0, 0] = 0
+    made = in_floats(replace(network, constants=arrays), samples)
+    assert made.products == ("first", "second", "matrix")
 
 
 def test_another_extent_has_the_scales_of_the_samples(rng):
