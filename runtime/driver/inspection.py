@@ -56,8 +56,21 @@ def _fates(parts: Partition) -> Sequence[LayerFate]:
 
 
 def _fate(parts: Partition, target: str, node: Node) -> LayerFate:
-    types = parts.graph.values
-    return LayerFate(node.name, node.op,
-                     tuple(types[value].dtype for value in node.inputs[:DATA]),
-                     types[node.outputs[0]].dtype, target, multiplications(parts.graph, node),
-                     parts.reasons.get(node.name, ""))
+    inputs, output = _types(parts.graph, node)
+    return LayerFate(node.name, node.op, inputs, output, target,
+                     multiplications(parts.graph, node), parts.reasons.get(node.name, ""))
+
+
+def _types(graph: Graph, node: Node) -> tuple[tuple[str, ...], str]:
+    """The types of a node's first inputs and of its result: of floats that the graph carries by
+    their codes, these floats."""
+    *inputs, output = (graph.values[value].dtype for value in (*node.inputs[:DATA],
+                                                               node.outputs[0]))
+    match node.op:
+        case "encodefloat":
+            output = node.attrs["dtype"]
+        case "decodefloat":
+            inputs[0] = node.attrs["dtype"]
+        case "fconv2d" | "fdense":
+            inputs, output = [node.attrs["element"], node.attrs["weight"]], node.attrs["element"]
+    return tuple(inputs), output
