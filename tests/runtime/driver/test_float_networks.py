@@ -70,6 +70,9 @@ def test_a_machine_of_other_elements_says_which_it_lacks(network, rng):
     made = lockstep.quantize(network, rng.normal(size=(1, 3, 5, 5)).astype(np.float32), machine=FP8)
     notes = lockstep.compile(made.graph, "accel:tiny-1x4x4").graph.notes
     assert notes[0] == OTHER_FLOATS.format("int8", "float8_e4m3fn")
+    assert len(notes) > 3 and all(note.endswith(
+        " stays in float: it does not stand between a DequantizeLinear and a QuantizeLinear of "
+        "integers") for note in notes[1:])
 
 
 def test_conversions_that_do_not_saturate_are_told(network, rng):
