@@ -9,6 +9,7 @@ from compiler.cpu_gpu_backends.multiplications import multiplications
 from compiler.graph.division.partition import Partition, Segment
 from compiler.graph.graph import Graph, Node
 from compiler.graph.passes.pipeline import run
+from compiler.ops.records.stored_floats import FLOAT_PRODUCTS
 from runtime.driver.pipeline import Compile, LayOut, pipeline
 from runtime.driver.targets import Targets
 from runtime.report import graph_notes
@@ -66,11 +67,10 @@ def _types(graph: Graph, node: Node) -> tuple[tuple[str, ...], str]:
     their codes, these floats."""
     *inputs, output = (graph.values[value].dtype for value in (*node.inputs[:DATA],
                                                                node.outputs[0]))
-    match node.op:
-        case "encodefloat":
-            output = node.attrs["dtype"]
-        case "decodefloat":
-            inputs[0] = node.attrs["dtype"]
-        case "fconv2d" | "fdense":
-            inputs, output = [node.attrs["element"], node.attrs["weight"]], node.attrs["element"]
+    if node.op == "encodefloat":
+        output = node.attrs["dtype"]
+    elif node.op == "decodefloat":
+        inputs[0] = node.attrs["dtype"]
+    elif node.op in FLOAT_PRODUCTS:
+        inputs, output = [node.attrs["element"], node.attrs["weight"]], node.attrs["element"]
     return tuple(inputs), output

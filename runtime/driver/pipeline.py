@@ -32,6 +32,7 @@ from compiler.graph.graph import Graph, Node
 from compiler.graph.notes import Note
 from compiler.graph.passes.pipeline import AfterStage, PipelineStage, run, standard_passes
 from compiler.ops.records.operator import Numbers
+from compiler.ops.records.stored_floats import FLOAT_PRODUCTS
 from compiler.ops.registry import find
 from compiler.te import is_float
 from compiler.texts import SegmentTexts
@@ -209,10 +210,12 @@ def _computes_bytes(graph: Graph) -> bool:
 
 
 def _is_float(graph: Graph) -> bool:
-    """True if the graph has float products, and computes nothing in integers."""
+    """True if the graph has float products, and computes nothing in integers or floats of few bits.
+    """
     operators = [find(node.op) for node in graph.nodes]
     return (any(operator.contracts and operator.integer for operator in operators)
-            and all(operator.numbers is not Numbers.INTEGER for operator in operators))
+            and all(operator.numbers is not Numbers.INTEGER
+                    and operator.name not in FLOAT_PRODUCTS for operator in operators))
 
 
 def pipeline(targets: Targets, pins: Pins | None = None, auto: bool = False,
