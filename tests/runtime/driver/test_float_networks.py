@@ -11,10 +11,13 @@ from compiler.graph.rewrite import Builder
 from compiler.quantize.in_floats import InFloats
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from examples.machines.fp8 import instructions
-from runtime.driver.pipeline import ALIKE_FLOATS, IN_FLOAT, OTHER_FLOATS
+from runtime.driver.pipeline import ALIKE_FLOATS, IN_FLOAT, OTHER_FLOATS, is_about_float
+from runtime.pricing.hosts import known_host
+from runtime.whole import host_part
 from tests.support.machines import TINY, example
 
 FP8 = example("fp8")
+BRAIN = Machine(TINY.config, instructions("bfloat16"))
 
 
 @pytest.fixture
@@ -35,7 +38,7 @@ def network(rng):
 
 
 @pytest.mark.parametrize("machine", [
-    pytest.param(FP8, marks=pytest.mark.slow), Machine(TINY.config, instructions("bfloat16"))],
+    pytest.param(FP8, marks=pytest.mark.slow), BRAIN],
     ids=["float8", "bfloat16"])
 def test_networks_compute_what_their_graphs_mean(network, rng, machine):
     """To the bit, in the functional and in the cycle simulator; products are the machine's."""
@@ -88,3 +91,16 @@ def test_conversions_that_do_not_saturate_are_told(network, rng):
 def test_a_float_network_is_told_what_the_machine_computes(network):
     notes = lockstep.compile(network, "accel", machine=FP8).graph.notes
     assert notes[0] == IN_FLOAT.format("float8_e4m3fn")
+
+
+@pytest.mark.parametrize("machine", [FP8, BRAIN], ids=["float8", "bfloat16"])
+def test_a_network_of_which_a_part_stays_in_float_runs(network, rng, machine):
+    """No note says that nothing does; conversions are no layers of the host."""
+    x = rng.normal(size=(2, 3, 5, 5)).astype(np.float32)
+    made = lockstep.quantize(network, x, machine=machine, keep_float=["matmul_4"])
+    module = lockstep.compile(made.graph, "accel", machine=machine)
+    assert not [note for note in module.graph.notes if is_about_float(note)]
+    assert module.accelerated
+    part = host_part(module, known_host("table"))
+    assert part is not None and set(part.layers) <= {"reshape_3", "matmul_4", "add_5"}
+    assert "matmul_4" in part.layers
