@@ -23,10 +23,13 @@ from accel.mapping.selecting.selection import takes_sums_and_more
 from accel.mapping.spreading import twins
 from compiler.graph.graph import Graph, Node
 from compiler.graph.notes import UNUSED, Note
+from compiler.ops.records.stored_floats import AFFINE
 from compiler.ops.registry import find
+from compiler.te import is_float
 from compiler.tensorize import Intrinsic
 
 NOTHING = "no layer of the network runs on the accelerator"
+NO_END = "no product of floats of the network ends in it"
 NO_SUM = "it computes no product together with an operator that alone reads it, in fewer cycles"
 
 
@@ -121,6 +124,8 @@ def _unfilled(machine: Machine, name: str, body: Intrinsic) -> str:
     """Why networks cannot fill a record of the machine's own that an instruction reads."""
     stored = [stored.partition(".") for operand in body.operands for _, stored in operand.storage]
     fields = {field: record for record, _, field in stored if record in machine.config.records}
+    if AFFINE in fields.values() and is_float(machine.config.accumulator):
+        return NO_END
     if not fields or next(one for one in machine.declarations if one.name == name).pattern:
         return ""
     return (f"its record {next(iter(fields.values()))} has fields of its own, "
