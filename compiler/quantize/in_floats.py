@@ -7,7 +7,7 @@ conversion, without scales and samples.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
@@ -112,7 +112,8 @@ def in_floats(model: Any, calibration: CalibrationSet, *, activations: str = "fl
     model, calibration, example_inputs, bind : as for `compiler.quantize.quantize`.
     activations, weights : float8_e4m3fn, float8_e5m2 or bfloat16; weights are of the same type
         unless told. bfloat16 is for both.
-    keep_float : names of layers that stay in float.
+    keep_float : names of layers that stay in float; a name stands for those too that begin with it
+        and a dot, and that of a bias or Relu for the layer that it is a part of.
     made_for : what the file says of its machine. watch : is notified of long tasks.
     """
     weights = weights or activations
@@ -126,12 +127,11 @@ def in_floats(model: Any, calibration: CalibrationSet, *, activations: str = "fl
     source = source_of(model, samples, example_inputs, bind)
     fitted = Samples.of(source.inputs, source.place, samples)
     graph = optimize(source.graph(fitted.shapes), standard_passes(integerize=False))
-    ops, kept = {node.name: node.op for node in _products(graph)}, tuple(keep_float)
-    if unknown := sorted(set(kept) - set(ops)):
-        raise QuantizeRefused(f"{source.place}: layers to keep in float must be some of "
-                              f"{', '.join(ops) or 'none'}, not {', '.join(unknown)}")
-    reasons = {node.name: KEPT if node.name in kept else _hindrance(graph, node)
-               for node in _products(graph)}
+    ops = {node.name: node.op for node in _products(graph)}
+    kept = _kept(graph, keep_float, source.place)
+    readers = graph.consumers()
+    reasons = {node.name: KEPT if any(part.name in kept for part in _parts(graph, readers, node))
+               else _hindrance(graph, node) for node in _products(graph)}
     writer = _Writer(graph, (activations, weights), reasons)
     scales = _scales(graph, fitted, writer.wanted, activations, watch)
 
@@ -148,6 +148,40 @@ def in_floats(model: Any, calibration: CalibrationSet, *, activations: str = "fl
 
 def _products(graph: Graph) -> list[Node]:
     return [node for node in graph.nodes if find(node.op).contracts]
+
+
+def _kept(graph: Graph, names: Iterable[str], place: str) -> set[str]:
+    """The nodes that these names stand for. Raises QuantizeRefused for names of none."""
+    stand = {name: {node.name for node in graph.nodes
+                    if node.name == name or node.name.startswith(f"{name}.")} for name in names}
+    if unknown := sorted(name for name, nodes in stand.items() if not nodes):
+        products = ", ".join(node.name for node in _products(graph))
+        raise QuantizeRefused(f"{place}: layers to keep in float must be some of "
+                              f"{products or 'none'}, not {', '.join(unknown)}")
+    return set().union(*stand.values())
+
+
+def _parts(graph: Graph, readers: Mapping[str, Sequence[Node]], node: Node) -> list[Node]:
+    """A product, and a bias and Relu that read it alone."""
+    parts, axis = [node], 1 if node.op in IMAGES else -1
+    for op in ("add", "relu"):
+        value = parts[-1].outputs[0]
+        reader, = alone if len(alone := readers[value]) == 1 else (None,)
+        if reader and reader.op == op and value not in graph.outputs and (
+                op == "relu" or _is_bias(graph, reader, value, axis)):
+            parts.append(reader)
+    return parts
+
+
+def _is_bias(graph: Graph, node: Node, value: str, axis: int) -> bool:
+    """True if a node adds a finite constant of the channels to a value, or a number."""
+    other = node.inputs[1] if node.inputs[0] == value else node.inputs[0]
+    array, shape = graph.constants.get(other), graph.values[value].shape
+    if array is None or graph.values[node.outputs[0]].shape != shape:
+        return False
+    whole = (1,) * (len(shape) - array.ndim) + array.shape
+    return bool(np.isfinite(array).all()) and array.size in (1, shape[axis]) and (
+        array.size == 1 or whole[axis] == shape[axis])
 
 
 def _hindrance(graph: Graph, node: Node) -> str:
@@ -212,9 +246,10 @@ class _Writer:
 
     def __init__(self, graph: Graph, types: tuple[str, str], reasons: Mapping[str, str]):
         self.source, self.types = graph, types
-        self.readers = graph.consumers()
         self.products = {node.name: node for node in _products(graph) if not reasons[node.name]}
-        self.ends = {self._end(node): node for node in self.products.values()}
+        readers = graph.consumers()
+        self.ends = {_parts(graph, readers, node)[-1].outputs[0]: node
+                     for node in self.products.values()}
         self.scales: Mapping[str, Array] = {}
         self.builder = Builder.like(graph)
         self.known: dict[str, str] = {}     # of what is read as it is stored
@@ -228,27 +263,6 @@ class _Writer:
         """The values that are stored."""
         read = (node.inputs[0] for node in self.products.values())
         return [*(value for value in read if value not in self.exact), *self.ends]
-
-    def _end(self, node: Node) -> str:
-        """The value that is stored of a product: behind a bias and Relu that read it alone."""
-        value, axis = node.outputs[0], 1 if node.op in IMAGES else -1
-        for op in ("add", "relu"):
-            reader, = readers if len(readers := self.readers[value]) == 1 else (None,)
-            if reader is None or reader.op != op or value in self.source.outputs or not (
-                    op == "relu" or self._is_bias(reader, value, axis)):
-                continue
-            value = reader.outputs[0]
-        return value
-
-    def _is_bias(self, node: Node, value: str, axis: int) -> bool:
-        """True if a node adds a finite constant of the channels to a value, or a number."""
-        other = node.inputs[1] if node.inputs[0] == value else node.inputs[0]
-        array, shape = self.source.constants.get(other), self.source.values[value].shape
-        if array is None or self.source.values[node.outputs[0]].shape != shape:
-            return False
-        whole = (1,) * (len(shape) - array.ndim) + array.shape
-        return bool(np.isfinite(array).all()) and array.size in (1, shape[axis]) and (
-            array.size == 1 or whole[axis] == shape[axis])
 
     def graph(self, scales: Mapping[str, Array]) -> Graph:
         """With these scales of the values that are stored."""

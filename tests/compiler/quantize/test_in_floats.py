@@ -92,6 +92,13 @@ def test_what_is_asked_for_stays_in_float(network, samples):
     made = in_floats(network, samples, keep_float=["second"])
     assert made.products == ("first", "matrix")
     assert made.left["second"] == "kept in float on request"
+    assert in_floats(network, samples, keep_float=["relu"]).products == ("second", "matrix")
+    assert in_floats(network, samples, keep_float=["biased", "rows"]).products == (
+        "first", "second")
+    parts = tuple(replace(node, name="second.conv2d" if node.name == "second" else node.name)
+                  for node in network.nodes)
+    assert in_floats(replace(network, nodes=parts), samples, keep_float=["second"]).products == (
+        "first", "matrix")
     with pytest.raises(QuantizeRefused, match=r"^model: layers to keep in float must be some of "
                                               r"first, second, apart, matrix, not other$"):
         in_floats(network, samples, keep_float=["other"])
