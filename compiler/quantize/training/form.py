@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from compiler.gradients.reverse import GradientRefused
 from compiler.gradients.trainable import Trainable, matching, require_batch
 from compiler.quantize.networks.network import LayeredNetwork
 from compiler.quantize.plans.plan import Plan
@@ -40,6 +41,9 @@ def in_training(network: LayeredNetwork, plan: Plan, scales: Scales, batch: int 
     require_batch(form.graph, batch)
     frozen = matching(network.place, form.parameters, freeze)
     parameters = tuple(name for name in form.parameters if name not in frozen)
+    if not parameters:
+        raise GradientRefused(f"{network.place}: it must have constants that are learned, and has "
+                              "none that are not frozen")
     return QuantizedTraining(form.graph, parameters, {}, "", lambda arrays: trained(form, {
         **{name: form.graph.constants[name] for name in frozen}, **arrays}))
 
