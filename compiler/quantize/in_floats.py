@@ -35,6 +35,7 @@ from compiler.quantize.quantizer import KEPT, NOTHING, Watch, unwatched
 from compiler.quantize.ranges.calibration import Samples, program
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from compiler.quantize.ranges.sets import CalibrationSet, calibration_set
+from compiler.te import is_float
 
 Array = np.ndarray
 BRAIN = "bfloat16"
@@ -228,9 +229,9 @@ def _scale(most: Array, dtype: str) -> Array:
 
 
 def _decibels(graph: Graph, made: Graph, samples: Samples, watch: Watch) -> float | None:
-    """The signal to noise of the worst output."""
+    """The signal to noise of the worst output of floats."""
     runs = [program(one, one.outputs) for one in (graph, made)]
-    noises = {value: Noise() for value in graph.outputs}
+    noises = {value: Noise() for value in graph.outputs if is_float(graph.values[value].dtype)}
     with watch("comparing with float", samples.count) as tick:
         for batch in samples.batches():
             real, other = (run(batch) for run in runs)

@@ -136,6 +136,20 @@ def test_the_smallest_numbers_have_a_scale(rng, dtype):
     assert numbers_of(codes, dtype).all()
 
 
+def test_noise_is_that_of_outputs_in_float(rng):
+    """Indices are none; and no warning is given where an output is of float16."""
+    builder = Builder("net")
+    x = builder.add_input("x", TensorType((1, 8), "float32"))
+    w = builder.add_constant("w", rng.normal(size=(8, 4)).astype(np.float32))
+    y = builder.emit("matmul", "m", [x, w], "y")
+    most = builder.emit("argmax", "most", [y], "most", axis=1, keepdims=1, last=0)
+    half = builder.emit("cast", "half", [y], "half", to="float16")
+    samples = {"x": rng.normal(size=(400, 8)).astype(np.float32)}
+    assert in_floats(builder.finish([most]), samples).decibels is None
+    made = in_floats(builder.finish([half, most]), samples)
+    assert made.decibels is not None and 20 < made.decibels < 40
+
+
 @pytest.mark.parametrize("number", [np.inf, np.nan])
 def test_weights_and_biases_that_are_not_finite_stay_in_float(network, samples, number):
     """A bias that is not is none of its layer: what is added to stays finite."""
