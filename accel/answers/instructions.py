@@ -29,7 +29,7 @@ from compiler.te import is_float
 from compiler.tensorize import Intrinsic
 
 NOTHING = "no layer of the network runs on the accelerator"
-NO_END = "no product of floats of the network ends in it"
+NO_END = "no product of floats on the accelerator ends in it"
 NO_SUM = "it computes no product together with an operator that alone reads it, in fewer cycles"
 
 
