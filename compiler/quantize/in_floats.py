@@ -138,13 +138,25 @@ def in_floats(model: Any, calibration: CalibrationSet, *, activations: str = "fl
 
     def form(shapes: Mapping[str, int], arrays: Mapping[str, Array]) -> Graph:
         other = optimize(source.graph(shapes, arrays), standard_passes(integerize=False))
-        return _Writer(other, (activations, weights), reasons).graph(scales)
+        _require_known(source.place, (node.name for node in _products(other)), reasons)
+        own = _Writer(other, (activations, weights), reasons)
+        if activations != BRAIN:
+            _require_known(source.place, own.wanted, scales)
+        return own.graph(scales)
 
     made = writer.graph(scales)
     layers = tuple(LayerInFloats(name, op, not reasons[name], reasons[name])
                    for name, op in ops.items())
     return InFloats(made, layers, _decibels(graph, made, fitted, watch), fitted.count, form,
                     dict(made_for or {}))
+
+
+def _require_known(place: str, names: Iterable[str], known: Mapping[str, Any]) -> None:
+    """Raises QuantizeRefused for products and values that the samples did not have."""
+    if new := next((name for name in names if name not in known), None):
+        raise QuantizeRefused(f"{place}: samples must have the extents that are asked for: with "
+                              "these the network has layers that it has not with those of the "
+                              f"samples, such as {new}")
 
 
 def _products(graph: Graph) -> list[Node]:

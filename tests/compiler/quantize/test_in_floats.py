@@ -165,6 +165,26 @@ def test_weights_and_biases_that_are_not_finite_stay_in_float(network, samples, 
     assert made.products == ("first", "second", "matrix")
 
 
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "bfloat16"])
+def test_extents_for_which_there_are_other_layers_are_refused(rng, dtype):
+    """A step of an unrolled recurrence that the samples do not have has no scales."""
+    arrays = {name: rng.normal(size=shape).astype(np.float32)
+              for name, shape in (("w", (1, 8, 3)), ("r", (1, 8, 2)))}
+    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+            for name, shape in (("x", ["t", 1, 3]), ("y", [1, 1, 2])))
+    model = onnx.helper.make_model(onnx.helper.make_graph(
+        [onnx.helper.make_node("LSTM", ["x", "w", "r"], ["", "y"], "steps", hidden_size=2)],
+        "net", [x], [y], [onnx.numpy_helper.from_array(array, name)
+                          for name, array in arrays.items()]),
+        opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
+    made = in_floats(model, {"x": rng.normal(size=(2, 1, 3)).astype(np.float32)}, activations=dtype)
+    assert len(made.graph_of({"t": 1}).nodes) < len(made.graph.nodes)
+    with pytest.raises(QuantizeRefused, match=(
+            r"^model: samples must have the extents that are asked for: with these the network has "
+            r"layers that it has not with those of the samples, such as steps\.recurrent_1$")):
+        made.graph_of({"t": 3})
+
+
 def test_another_extent_has_the_scales_of_the_samples(rng):
     """An ONNX model with open rows takes any; without a product nothing is left to multiply."""
     weight = onnx.numpy_helper.from_array(rng.normal(size=(4, 3)).astype(np.float32), "w")
