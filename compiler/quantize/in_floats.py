@@ -167,7 +167,7 @@ def _kept(graph: Graph, names: Iterable[str], place: str) -> set[str]:
     """The nodes that these names stand for. Raises QuantizeRefused for names of none."""
     stand = {name: {node.name for node in graph.nodes
                     if node.name == name or node.name.startswith(f"{name}.")} for name in names}
-    if unknown := sorted(name for name, nodes in stand.items() if not nodes):
+    if unknown := sorted(str(name) for name, nodes in stand.items() if not nodes):
         products = ", ".join(node.name for node in _products(graph))
         raise QuantizeRefused(f"{place}: layers to keep in float must be some of "
                               f"{products or 'none'}, not {', '.join(unknown)}")

@@ -102,6 +102,8 @@ def test_what_is_asked_for_stays_in_float(network, samples):
     with pytest.raises(QuantizeRefused, match=r"^model: layers to keep in float must be some of "
                                               r"first, second, apart, matrix, not other$"):
         in_floats(network, samples, keep_float=["other"])
+    with pytest.raises(QuantizeRefused, match=r"matrix, not 3$"):
+        in_floats(network, samples, keep_float=[3])       # type: ignore[list-item]
 
 
 def test_other_types_are_refused(network, samples):
