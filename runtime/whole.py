@@ -35,7 +35,7 @@ class HostPart:
     Parameters
     ----------
     host : the name of the host. is_measured : its seconds are, on this processor.
-    layers : the operators of the network that it computes, by name: without `QUANTIZED` and
+    layers : the operators of the network that it computes, by name: without conversions and
         changes of layout.
     seconds : of all its operators. operators : name, operator and seconds of each; none where only
         whole segments were measured.
@@ -91,7 +91,9 @@ def host_part(module: Module, table: HostTable | None, process: EnergyTable | No
 
 def _is_layer(module: Module, node: Node) -> bool:
     """True for what the network asks for: no change of numbers' types or of the layout."""
-    return (node.op not in QUANTIZED
+    types = [module.partition.graph.values[value].dtype for value in (*node.inputs, *node.outputs)]
+    return (node.op not in (*QUANTIZED, "encodefloat", "decodefloat")
+            and not (node.op == "cast" and "bfloat16" in types)
             and module.partition.reasons.get(node.name, "") != MOVED)
 
 

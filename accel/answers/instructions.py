@@ -12,7 +12,6 @@ from accel.machine.streams import StreamForm
 from accel.machine.structure import UnitKind
 from accel.answers.products import why_no_depthwise, why_no_product
 from accel.answers.streams import why_no_rows
-from accel.answers.texts import short_text
 from accel.answers.vector import SLOWER, why_no_element
 from accel.mapping.builders import float_products
 from accel.mapping.layers import PRODUCTS, forms_of
@@ -30,6 +29,7 @@ from compiler.te import is_float
 from compiler.tensorize import Intrinsic
 
 NOTHING = "no layer of the network runs on the accelerator"
+NO_END = "no product of floats on the accelerator ends in it"
 NO_SUM = "it computes no product together with an operator that alone reads it, in fewer cycles"
 
 
@@ -120,7 +120,7 @@ def _of_floats(machine: Machine, body: Intrinsic) -> str:
     """Of an instruction of vector on a machine that sums floats."""
     if any(stored.startswith(f"{AFFINE}.") for operand in body.operands
            for _, stored in operand.storage):
-        return f"no product between conversions ends in {short_text(body.value)}"
+        return NO_END
     return (f"products between conversions are the only layers of a machine that sums in "
             f"{machine.config.accumulator}")
 

@@ -7,7 +7,7 @@ conversion, without scales and samples.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
@@ -35,6 +35,7 @@ from compiler.quantize.quantizer import KEPT, NOTHING, Watch, unwatched
 from compiler.quantize.ranges.calibration import Samples, program
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from compiler.quantize.ranges.sets import CalibrationSet, calibration_set
+from compiler.te import is_float
 
 Array = np.ndarray
 BRAIN = "bfloat16"
@@ -112,7 +113,8 @@ def in_floats(model: Any, calibration: CalibrationSet, *, activations: str = "fl
     model, calibration, example_inputs, bind : as for `compiler.quantize.quantize`.
     activations, weights : float8_e4m3fn, float8_e5m2 or bfloat16; weights are of the same type
         unless told. bfloat16 is for both.
-    keep_float : names of layers that stay in float.
+    keep_float : names of layers that stay in float; a name stands for those too that begin with it
+        and a dot, and that of a bias or Relu for the layer that it is a part of.
     made_for : what the file says of its machine. watch : is notified of long tasks.
     """
     weights = weights or activations
@@ -126,18 +128,21 @@ def in_floats(model: Any, calibration: CalibrationSet, *, activations: str = "fl
     source = source_of(model, samples, example_inputs, bind)
     fitted = Samples.of(source.inputs, source.place, samples)
     graph = optimize(source.graph(fitted.shapes), standard_passes(integerize=False))
-    ops, kept = {node.name: node.op for node in _products(graph)}, tuple(keep_float)
-    if unknown := sorted(set(kept) - set(ops)):
-        raise QuantizeRefused(f"{source.place}: layers to keep in float must be some of "
-                              f"{', '.join(ops) or 'none'}, not {', '.join(unknown)}")
-    reasons = {node.name: KEPT if node.name in kept else _hindrance(graph, node)
-               for node in _products(graph)}
+    ops = {node.name: node.op for node in _products(graph)}
+    kept = _kept(graph, keep_float, source.place)
+    readers = graph.consumers()
+    reasons = {node.name: KEPT if any(part.name in kept for part in _parts(graph, readers, node))
+               else _hindrance(graph, node) for node in _products(graph)}
     writer = _Writer(graph, (activations, weights), reasons)
     scales = _scales(graph, fitted, writer.wanted, activations, watch)
 
     def form(shapes: Mapping[str, int], arrays: Mapping[str, Array]) -> Graph:
         other = optimize(source.graph(shapes, arrays), standard_passes(integerize=False))
-        return _Writer(other, (activations, weights), reasons).graph(scales)
+        _require_known(source.place, (node.name for node in _products(other)), reasons)
+        own = _Writer(other, (activations, weights), reasons)
+        if activations != BRAIN:
+            _require_known(source.place, own.wanted, scales)
+        return own.graph(scales)
 
     made = writer.graph(scales)
     layers = tuple(LayerInFloats(name, op, not reasons[name], reasons[name])
@@ -146,8 +151,50 @@ def in_floats(model: Any, calibration: CalibrationSet, *, activations: str = "fl
                     dict(made_for or {}))
 
 
+def _require_known(place: str, names: Iterable[str], known: Mapping[str, Any]) -> None:
+    """Raises QuantizeRefused for products and values that the samples did not have."""
+    if new := next((name for name in names if name not in known), None):
+        raise QuantizeRefused(f"{place}: samples must have the extents that are asked for: with "
+                              "these the network has layers that it has not with those of the "
+                              f"samples, such as {new}")
+
+
 def _products(graph: Graph) -> list[Node]:
     return [node for node in graph.nodes if find(node.op).contracts]
+
+
+def _kept(graph: Graph, names: Iterable[str], place: str) -> set[str]:
+    """The nodes that these names stand for. Raises QuantizeRefused for names of none."""
+    stand = {name: {node.name for node in graph.nodes
+                    if node.name == name or node.name.startswith(f"{name}.")} for name in names}
+    if unknown := sorted(str(name) for name, nodes in stand.items() if not nodes):
+        products = ", ".join(node.name for node in _products(graph))
+        raise QuantizeRefused(f"{place}: layers to keep in float must be some of "
+                              f"{products or 'none'}, not {', '.join(unknown)}")
+    return set().union(*stand.values())
+
+
+def _parts(graph: Graph, readers: Mapping[str, Sequence[Node]], node: Node) -> list[Node]:
+    """A product, and a bias and Relu that read it alone."""
+    parts, axis = [node], 1 if node.op in IMAGES else -1
+    for op in ("add", "relu"):
+        value = parts[-1].outputs[0]
+        reader, = alone if len(alone := readers[value]) == 1 else (None,)
+        if reader and reader.op == op and value not in graph.outputs and (
+                op == "relu" or _is_bias(graph, reader, value, axis)):
+            parts.append(reader)
+    return parts
+
+
+def _is_bias(graph: Graph, node: Node, value: str, axis: int) -> bool:
+    """True if a node adds a finite constant of the channels to a value, or a number."""
+    other = node.inputs[1] if node.inputs[0] == value else node.inputs[0]
+    array, shape = graph.constants.get(other), graph.values[value].shape
+    if array is None or graph.values[node.outputs[0]].shape != shape:
+        return False
+    whole = (1,) * (len(shape) - array.ndim) + array.shape
+    return bool(np.isfinite(array).all()) and array.size in (1, shape[axis]) and (
+        array.size == 1 or whole[axis] == shape[axis])
 
 
 def _hindrance(graph: Graph, node: Node) -> str:
@@ -159,6 +206,9 @@ def _hindrance(graph: Graph, node: Node) -> str:
         return "its second factor is computed"
     if node.attrs.get("group", 1) != 1:
         return "its channels are in groups"
+    for role, value in zip(("weight", "bias"), node.inputs[1:], strict=False):
+        if value in graph.constants and not np.isfinite(graph.constants[value]).all():
+            return f"its {role} has numbers that are not finite"
     return "" if weight.ndim == 2 or node.op in IMAGES else "its weight is a stack of matrices"
 
 
@@ -179,14 +229,21 @@ def _scales(graph: Graph, samples: Samples, wanted: Iterable[str], dtype: str, w
                                               f"{value!r}")
                     most[value] = max(most[value], float(np.abs(array).max(initial=0)))
             tick(samples.batch)
-    greatest = float(ml_dtypes.finfo(dtype).max)
-    return {value: np.full((), most[value] / greatest or 1, np.float32) for value in wanted}
+    return {value: _scale(np.array(magnitude), dtype) for value, magnitude in most.items()}
+
+
+def _scale(most: Array, dtype: str) -> Array:
+    """The scales by which the greatest number of the type stands for these magnitudes: at least
+    the least number of float32, and 1 for 0."""
+    scale = (most / float(ml_dtypes.finfo(dtype).max)).astype(np.float32)
+    least = np.finfo(np.float32).smallest_subnormal
+    return np.where(most > 0, np.maximum(scale, least), np.float32(1))
 
 
 def _decibels(graph: Graph, made: Graph, samples: Samples, watch: Watch) -> float | None:
-    """The signal to noise of the worst output."""
+    """The signal to noise of the worst output of floats."""
     runs = [program(one, one.outputs) for one in (graph, made)]
-    noises = {value: Noise() for value in graph.outputs}
+    noises = {value: Noise() for value in graph.outputs if is_float(graph.values[value].dtype)}
     with watch("comparing with float", samples.count) as tick:
         for batch in samples.batches():
             real, other = (run(batch) for run in runs)
@@ -202,9 +259,10 @@ class _Writer:
 
     def __init__(self, graph: Graph, types: tuple[str, str], reasons: Mapping[str, str]):
         self.source, self.types = graph, types
-        self.readers = graph.consumers()
         self.products = {node.name: node for node in _products(graph) if not reasons[node.name]}
-        self.ends = {self._end(node): node for node in self.products.values()}
+        readers = graph.consumers()
+        self.ends = {_parts(graph, readers, node)[-1].outputs[0]: node
+                     for node in self.products.values()}
         self.scales: Mapping[str, Array] = {}
         self.builder = Builder.like(graph)
         self.known: dict[str, str] = {}     # of what is read as it is stored
@@ -218,26 +276,6 @@ class _Writer:
         """The values that are stored."""
         read = (node.inputs[0] for node in self.products.values())
         return [*(value for value in read if value not in self.exact), *self.ends]
-
-    def _end(self, node: Node) -> str:
-        """The value that is stored of a product: behind a bias and Relu that read it alone."""
-        value, axis = node.outputs[0], 1 if node.op in IMAGES else -1
-        for op in ("add", "relu"):
-            reader, = readers if len(readers := self.readers[value]) == 1 else (None,)
-            if reader is None or reader.op != op or value in self.source.outputs or not (
-                    op == "relu" or self._is_bias(reader, value, axis)):
-                continue
-            value = reader.outputs[0]
-        return value
-
-    def _is_bias(self, node: Node, value: str, axis: int) -> bool:
-        """True if a node adds a constant of the channels to a value, or a number."""
-        other = node.inputs[1] if node.inputs[0] == value else node.inputs[0]
-        array, shape = self.source.constants.get(other), self.source.values[value].shape
-        if array is None or self.source.values[node.outputs[0]].shape != shape:
-            return False
-        whole = (1,) * (len(shape) - array.ndim) + array.shape
-        return array.size in (1, shape[axis]) and (array.size == 1 or whole[axis] == shape[axis])
 
     def graph(self, scales: Mapping[str, Array]) -> Graph:
         """With these scales of the values that are stored."""
@@ -286,8 +324,7 @@ class _Writer:
         if dtype == BRAIN:
             return self.builder.add_constant(name, numbers_of(stored_array(array, dtype), dtype))
         others = tuple(place for place in range(array.ndim) if place != axis)
-        most = np.abs(array).max(axis=others) / np.float32(ml_dtypes.finfo(dtype).max)
-        scales = np.where(most > 0, most, 1).astype(np.float32)
+        scales = _scale(np.abs(array).max(axis=others), dtype)
         steps = array / scales.reshape([-1 if place == axis else 1 for place in range(array.ndim)])
         inputs = (self.builder.add_constant(self.builder.fresh(f"{name}_codes"),
                                             stored_array(steps.astype(np.float32), dtype)),

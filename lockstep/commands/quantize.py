@@ -120,7 +120,8 @@ def _in_floats(args: argparse.Namespace, asked: Any, options: Mapping[str, Any],
     figures = _written(args, made.model, {
         "machine": str(args.machine), "model": str(args.model), "output": args.output.title,
         "keep_float": args.keep_float, "activations": types["activations"],
-        "weights": types["weights"], "samples": made.samples, "sqnr_db": made.decibels,
+        "weights": types["weights"], "hindrance": made.hindrance, "samples": made.samples,
+        "sqnr_db": made.decibels,
         "layers": [asdict(layer) for layer in made.layers],
         "provenance": asked.provenance({args.machine: machine})})
     put_rows(args, layer_rows(figures))
@@ -139,6 +140,8 @@ def _show_floats(figures: Mapping[str, Any], verbose: bool) -> None:
     for line in counted("in float32", [(layer["name"], layer["op"], layer["reason"])
                                        for layer in layers if layer["reason"]], verbose):
         say(line)
+    if figures["hindrance"]:
+        say(figures["hindrance"])
     say(f"{sum(layer['quantized'] for layer in layers)} of {len(layers)} layers in {names}, "
         f"{figures['samples']} samples, no random numbers")
     say(_noise(figures))

@@ -84,12 +84,12 @@ def _add_checkpoint(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_quantization(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("quantization", "as lockstep quantize has it; all but the "
-                                      "first two need --quantize")
+    group = parser.add_argument_group("quantization", "as lockstep quantize has it; all of it "
+                                      "needs --quantize")
     group.add_argument("--quantize", action="store_true",
         help="train a trained network as it is quantized: all is rounded on the way, gradients go "
              "straight through, step sizes are learned; write the quantized network")
-    group.add_argument("--calibrate", type=at_least(1), default=256, metavar="N",
+    group.add_argument("--calibrate", type=at_least(1), metavar="N",
         help="rows of the data that ranges are taken from, the first ones (default 256)")
     add_quantizer(group)
 

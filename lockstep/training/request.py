@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -33,14 +34,16 @@ from runtime.driver.training import Trainer
 
 LOSSES = {"cross_entropy": cross_entropy, "mean_squared_error": mean_squared_error}
 OPTIMIZERS = ("sgd", "adam")
+CALIBRATE = 256
+"""The most rows that ranges are taken from, unless told."""
 
 
 def train(args: argparse.Namespace) -> int:
     """Performs the command; returns its exit status."""
     asked, optimizer, options = Asked.of(args), optimizer_of(args), quantizer_options(args)
     _require_checkpoint(args)
-    if options and not args.quantize:
-        raise RequestError(f"--{next(iter(options)).replace('_', '-')} needs --quantize")
+    if not args.quantize and (given := [*options, *["calibrate"] * (args.calibrate is not None)]):
+        raise RequestError(f"--{given[0].replace('_', '-')} needs --quantize")
     model = _model(args)
     network = trainable(model, args.batch, seed=args.seed, name=args.model.stem,
                         freeze=() if args.quantize else args.freeze, shapes=dict(args.shape))
@@ -48,7 +51,7 @@ def train(args: argparse.Namespace) -> int:
     fed = _fed(graph, network)
     draw, steps, data = _data(args, fed)
     if args.quantize:
-        network = _quantized(args, options, network, draw)
+        network = _quantized(args, options, network, draw, _rows_at_once(model))
         graph = _with_loss(args, network.graph)
     schedule = LearningRates(args.schedule, steps or 0, args.warm_up, args.drop_every or 0,
                              args.drop_to)
@@ -60,7 +63,7 @@ def train(args: argparse.Namespace) -> int:
                 "freeze": list(args.freeze), "optimizer": f"{args.optimizer} {asdict(optimizer)}",
                 "schedule": str(asdict(schedule))}
     if args.quantize:
-        identity["quantize"] = f"{args.calibrate} rows, {options}"
+        identity["quantize"] = f"{args.calibrate or CALIBRATE} rows, {options}"
     course = Course(trainer, draw, schedule, args.checkpoint, args.every, identity)
     if args.resume:
         course.resume()
@@ -129,12 +132,26 @@ def _fed(graph: Graph, network: Trainable) -> Graph:
     return Graph(graph.name, inputs, (), (), {name: graph.values[name] for name in inputs})
 
 
+def _rows_at_once(model: onnx.ModelProto) -> int:
+    """The rows that samples of a network must have a multiple of; 1 where it takes any."""
+    known = {tensor.name for tensor in model.graph.initializer}
+    return math.lcm(*(max(value.type.tensor_type.shape.dim[0].dim_value, 1)
+                      for value in model.graph.input
+                      if value.name not in known and value.type.tensor_type.shape.dim))
+
+
 def _quantized(args: argparse.Namespace, options: Mapping[str, Any], network: Trainable,
-               draw: Draw) -> QuantizedTraining[Quantized]:
-    """The network quantized by the first rows of the data, in training."""
+               draw: Draw, at_once: int) -> QuantizedTraining[Quantized]:
+    """The network quantized by the first rows of the data, in training. It takes so many rows
+    `at_once`; what remains is left out."""
     inputs = [name for name in network.graph.inputs if name != network.counter]
     rows = {network.graph.values[name].shape[:1] for name in inputs}
-    samples = first_rows(draw, inputs, args.calibrate)
+    count = args.calibrate or CALIBRATE
+    if args.calibrate and count < at_once:
+        raise RequestError(f"--calibrate must be at least the {at_once} rows that "
+                           f"{args.model.title!r} takes at a time, not {count}")
+    samples = {name: array[:len(array) - len(array) % at_once or None]
+               for name, array in first_rows(draw, inputs, max(count, at_once)).items()}
     if not samples:
         raise RequestError(f"--data {args.data} must have a batch, and has none")
     quantized = quantize(args.model, samples, watch=watching(args.model.title), **options)

@@ -9,6 +9,7 @@ from compiler.cpu_gpu_backends.multiplications import multiplications
 from compiler.graph.division.partition import Partition, Segment
 from compiler.graph.graph import Graph, Node
 from compiler.graph.passes.pipeline import run
+from compiler.ops.records.stored_floats import FLOAT_PRODUCTS
 from runtime.driver.pipeline import Compile, LayOut, pipeline
 from runtime.driver.targets import Targets
 from runtime.report import graph_notes
@@ -56,8 +57,20 @@ def _fates(parts: Partition) -> Sequence[LayerFate]:
 
 
 def _fate(parts: Partition, target: str, node: Node) -> LayerFate:
-    types = parts.graph.values
-    return LayerFate(node.name, node.op,
-                     tuple(types[value].dtype for value in node.inputs[:DATA]),
-                     types[node.outputs[0]].dtype, target, multiplications(parts.graph, node),
-                     parts.reasons.get(node.name, ""))
+    inputs, output = _types(parts.graph, node)
+    return LayerFate(node.name, node.op, inputs, output, target,
+                     multiplications(parts.graph, node), parts.reasons.get(node.name, ""))
+
+
+def _types(graph: Graph, node: Node) -> tuple[tuple[str, ...], str]:
+    """The types of a node's first inputs and of its result: of floats that the graph carries by
+    their codes, these floats."""
+    *inputs, output = (graph.values[value].dtype for value in (*node.inputs[:DATA],
+                                                               node.outputs[0]))
+    if node.op == "encodefloat":
+        output = node.attrs["dtype"]
+    elif node.op == "decodefloat":
+        inputs[0] = node.attrs["dtype"]
+    elif node.op in FLOAT_PRODUCTS:
+        inputs, output = [node.attrs["element"], node.attrs["weight"]], node.attrs["element"]
+    return tuple(inputs), output

@@ -32,7 +32,9 @@ from compiler.graph.graph import Graph, Node
 from compiler.graph.notes import Note
 from compiler.graph.passes.pipeline import AfterStage, PipelineStage, run, standard_passes
 from compiler.ops.records.operator import Numbers
+from compiler.ops.records.stored_floats import FLOAT_PRODUCTS
 from compiler.ops.registry import find
+from compiler.te import is_float
 from compiler.texts import SegmentTexts
 from runtime.driver.auto import Choice, Refused, choose, greedy
 from runtime.driver.costs import Pricing
@@ -42,7 +44,7 @@ IN_FLOAT = ("nothing runs on the accelerator: it computes {}, and no layer of th
             "quantized; give calibration samples (--calibration FILE, calibration= in Python), or "
             "a network that `lockstep quantize` made")
 
-NEARLY = ("nothing runs on the accelerator: it computes int8, and no layer of the network stands "
+NEARLY = ("nothing runs on the accelerator: it computes {}, and no layer of the network stands "
           "between quantizations, DequantizeLinear -> layer -> QuantizeLinear; nearest is ")
 
 COMPUTED_SCALES = ("nothing runs on the accelerator: the network computes the scales by which it "
@@ -195,8 +197,10 @@ def _advice(graph: Graph, elements: str) -> str:
     notes = [note for note in map(Note.of, graph.notes) if note and find(note.op).contracts]
     if not notes or all(find(node.op).numbers is not Numbers.CONVERSION for node in graph.nodes):
         return COMPUTED_SCALES if _computes_bytes(graph) else IN_FLOAT.format(elements)
+    if is_float(elements):
+        return ALIKE_FLOATS.format(elements)
     nearest = min(notes, key=lambda note: note.reason.count(" missing "))
-    return f"{NEARLY}{nearest.node} ({nearest.op}): {nearest.reason}"
+    return f"{NEARLY.format(elements)}{nearest.node} ({nearest.op}): {nearest.reason}"
 
 
 def _computes_bytes(graph: Graph) -> bool:
@@ -206,10 +210,12 @@ def _computes_bytes(graph: Graph) -> bool:
 
 
 def _is_float(graph: Graph) -> bool:
-    """True if the graph has float products, and computes nothing in integers."""
+    """True if the graph has float products, and computes nothing in integers or floats of few bits.
+    """
     operators = [find(node.op) for node in graph.nodes]
     return (any(operator.contracts and operator.integer for operator in operators)
-            and all(operator.numbers is not Numbers.INTEGER for operator in operators))
+            and all(operator.numbers is not Numbers.INTEGER
+                    and operator.name not in FLOAT_PRODUCTS for operator in operators))
 
 
 def pipeline(targets: Targets, pins: Pins | None = None, auto: bool = False,

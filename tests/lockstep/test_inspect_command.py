@@ -26,6 +26,16 @@ g (float[1,4] x) => (float[1,4] y)
 FLOAT = HEAD + """
 g (float[1,4] x) => (float[1,4] y)
 <float[4,4] w = {1,2,3,4, 5,6,7,8, 1,2,3,4, 5,6,7,8}> { y = MatMul (x, w) }"""
+FLOAT8 = HEAD + """
+g (float[1,4] x) => (float[1,2] y)
+<float s = {0.1}, float8e4m3fn z = {0}, float8e4m3fn[4,2] w = {56,57, 58,59, 60,61, 62,63}> {
+  xq = QuantizeLinear (x, s, z)
+  xd = DequantizeLinear (xq, s, z)
+  wd = DequantizeLinear (w, s, z)
+  a = MatMul (xd, wd)
+  aq = QuantizeLinear (a, s, z)
+  y = DequantizeLinear (aq, s, z)
+}"""
 REFUSED = HEAD + """
 g (float[1,4] x) => (float[1,4] y)
 <float s = {0.1}, uint8 z = {128}> {
@@ -94,6 +104,18 @@ def test_another_machine_has_other_reasons(tmp_path: Path) -> None:
     figures = inspected(saved(tmp_path, MIXED), tmp_path, "--machine",
                         "examples/machines/int16_deep.py")
     assert all(fate["target"] == "host" for fate in figures["fates"] if fate["op"] == "qdense")
+
+
+def test_floats_of_few_bits_are_no_integers(tmp_path: Path, capsys) -> None:
+    """The graph carries them by their codes, which are bytes."""
+    figures = inspected(saved(tmp_path, FLOAT8), tmp_path, "--machine",
+                        "examples/machines/fp8.py")
+    lines = capsys.readouterr().out.splitlines()
+    assert "products: 100.0% in float on accel" in lines
+    assert [(fate["op"], fate["inputs"], fate["output"]) for fate in figures["fates"]] == [
+        ("encodefloat", ["float32", "float32"], "float8_e4m3fn"),
+        ("fdense", ["float8_e4m3fn", "float8_e4m3fn"], "float8_e4m3fn"),
+        ("decodefloat", ["float8_e4m3fn", "float32"], "float32")]
 
 
 def test_an_open_dimension_is_asked_for(tmp_path: Path, capsys) -> None:

@@ -83,6 +83,11 @@ def test_a_machine_that_stores_floats(tmp_path, samples, capsys) -> None:
     assert {layer["name"]: layer["quantized"] for layer in figures["layers"]}["conv3"] is False
     assert {node.op_type for node in onnx.load(out).graph.node} >= {
         "QuantizeLinear", "DequantizeLinear", "Conv"}
+    assert figures["hindrance"] == ""
+    kept = [word for layer in figures["layers"] for word in ("--keep-float", layer["name"])]
+    assert main([*command, *kept]) == 0
+    assert ("nothing runs on the accelerator: the quantizer left every layer in float: kept in "
+            "float on request") in capsys.readouterr().out.splitlines()
     assert main([*command, "--weight-bits", "4"]) == 2
     assert capsys.readouterr().err == (
         "lockstep: error: weight_bits must be left out for machine tiny-1x4x4, which stores "

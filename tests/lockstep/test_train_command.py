@@ -138,6 +138,22 @@ def test_a_network_is_trained_as_it_is_quantized(place: Path, capsys) -> None:
         "8 rows, {'activation_bits': 4}\n")
 
 
+def test_ranges_are_of_as_many_rows_as_the_network_takes_at_a_time(place: Path, capsys) -> None:
+    """A batch of training may be another; rows that remain are left out."""
+    nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["y"], "dense")]
+    onnx.save(model_of(nodes, (3, 3), {"w": np.ones((3, 1), np.float32),
+                                       "b": np.zeros(1, np.float32)}), place / "line.onnx")
+    assert main([*ROWS, "--quantize"]) == 0
+    assert main([*ROWS, "--quantize", "--calibrate", "4"]) == 0
+    assert "1 of 1 layers are quantized" in capsys.readouterr().out
+    os.remove(place / "out.onnx")
+    assert main([*ROWS, "--quantize", "--calibrate", "2"]) == 2
+    assert capsys.readouterr().err == (
+        "lockstep: error: --calibrate must be at least the 3 rows that 'line.onnx' takes at a "
+        "time, not 2\n")
+    assert not (place / "out.onnx").exists()
+
+
 def test_data_that_fail_are_one_line(place: Path, capsys) -> None:
     words = ["some_batches:failing" if word == "some_batches:batches" else word
              for word in GENERATED]
@@ -180,6 +196,9 @@ def test_data_that_fail_are_one_line(place: Path, capsys) -> None:
     (["--data", "d.npz", "--observer", "mse"], "--observer needs --quantize"),
     (["--data", "d.npz", "--quantize", "--activation-bits", "16"],
      "line.onnx: a network with activations of 16 bits cannot be trained"),
+    (["--data", "d.npz", "--calibrate", "256"], "--calibrate needs --quantize"),
+    (["--data", "d.npz", "--quantize", "--freeze", "*"],
+     "line.onnx: it must have constants that are learned, and has none that are not frozen"),
     (["--data", "d.npz", "--quantize", "--freeze", "v"], "line.onnx: freeze must name parameters"),
     (["--data", "some_batches:nothing", "--quantize"], "--data some_batches:nothing must have a "
                                                        "batch, and has none"),

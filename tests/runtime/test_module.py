@@ -127,9 +127,13 @@ def test_a_network_that_is_almost_quantized_says_what_it_lacks() -> None:
     y = one.add("Add", far, one.add("Tanh", one.requantized(near)))
     module = compile(convert(one.model(y)), "accel:tiny-1x4x4")
     assert module.graph.notes[0] == (
-        f"{NEARLY}near (convtranspose2d): its input 'cos_5.out' is not quantized: cos_5 (cos) "
-        f"stands behind the DequantizeLinear")
+        f"{NEARLY.format('int8')}near (convtranspose2d): its input 'cos_5.out' is not quantized: "
+        f"cos_5 (cos) stands behind the DequantizeLinear")
     assert not module.accelerated
+    for machine, told in (("int16_deep", "it computes int16, and no layer"),
+                          ("fp8", "it multiplies float8_e4m3fn, and no layer")):
+        module = compile(convert(one.model(y)), f"accel:examples/machines/{machine}.py")
+        assert module.graph.notes[0].startswith(f"nothing runs on the accelerator: {told}")
 
 
 def test_a_network_with_scales_of_its_own_is_not_told_to_be_calibrated() -> None:

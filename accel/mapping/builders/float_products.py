@@ -6,10 +6,9 @@ from accel.mapping.memory.layout import pack_records, pack_weights
 from accel.mapping.operators import floats
 from accel.mapping.operators.blocked import Activation, Blocks, Window
 from compiler.graph.graph import Graph, Node
-from compiler.ops.records.stored_floats import AFFINE
+from compiler.ops.records.stored_floats import AFFINE, FLOAT_PRODUCTS
 
-OPERATORS = ("fconv2d", "fdense")
-"""Operators that sum in float32."""
+OPERATORS = FLOAT_PRODUCTS
 
 
 def refusal(node: Node, blocks: Blocks) -> str | None:

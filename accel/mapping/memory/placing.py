@@ -65,7 +65,7 @@ def _written(forms: Forms, node: Node) -> tuple[Stored | None, str]:
         return None, "the accelerator takes tensors of 2 dimensions and more"
     if node.name in forms.by_strides:
         return rows(shape, not _fills_blocks(forms, shape)), "rows joined by strides"
-    if node.op in ("qdense", "qdense_add", "qterms", "qmean") and is_of_rows(forms.graph, node):
+    if is_of_rows(forms.graph, node):
         return rows(shape), f"{node.op} writes rows"
     source = _beside(forms, node)
     x = forms.stored(source) if source else None

@@ -19,10 +19,13 @@ class MissingQuantizations:
     graph: Graph
     producers: Mapping[str, Node] = field(init=False)
     readers: Mapping[str, Sequence[Node]] = field(init=False)
+    unquantized: str = field(init=False)
     any_at_all: bool = field(init=False)
 
     def __post_init__(self):
         self.producers, self.readers = self.graph.producers(), self.graph.consumers()
+        of_floats = any(node.op in ("encodefloat", "decodefloat") for node in self.graph.nodes)
+        self.unquantized = UNQUANTIZED + " of integers" * of_floats
         self.any_at_all = any(node.op == "quantizelinear" for node in self.graph.nodes)
 
     def around(self, node: Node) -> str:
@@ -31,10 +34,10 @@ class MissingQuantizations:
         others, which become one operator together.
         """
         if not self.any_at_all:
-            return UNQUANTIZED
+            return self.unquantized
         alone = find(node.op).kind is not Kind.ELEMENTWISE
         behind = self._behind(node) if alone else ()
-        return "; ".join((*self._before(node), *behind)) or UNQUANTIZED
+        return "; ".join((*self._before(node), *behind)) or self.unquantized
 
     def _before(self, node: Node) -> Iterator[str]:
         """The lack of its first input in float, and of its weight; a bias may be in float."""

@@ -36,8 +36,9 @@ class FloatProducts:
     bfloat16 is a decodefloat or an encodefloat of the scale 1.
 
     Before: dequantized constants are still nodes. After: no product without groups stands between
-    conversions of the `types`, if some target has such. Sums are those of the same products in the
-    order of that target; scale and bias are rounded in other places than before.
+    conversions of the `types`, if some target has such, but with a scale or an offset that float32
+    does not have. Sums are those of the same products in the order of that target; scale and bias
+    are rounded in other places than before.
     """
 
     types: FloatTypes | None = None
@@ -90,13 +91,15 @@ class _Rewriting:
                 source := self._decoded(node.inputs[0])) is None:
             return None
         x, own = source
-        offset = sum(one.reshape(-1) for one in bias) / scale
-        constants = {"weight": codes, "scale": np.broadcast_to(own * scales / scale, outputs),
-                     "offset": np.broadcast_to(offset, outputs)}
-        names = [self.builder.add_constant(
-            self.builder.fresh(f"{node.name}_{role}"), np.ascontiguousarray(
-                array if role == "weight" else array.astype(np.float32)))
-            for role, array in constants.items()]
+        with np.errstate(over="ignore"):
+            factor, offset = (np.broadcast_to(array / np.float64(scale), outputs).astype(np.float32)
+                              for array in (np.float64(scales) * own,
+                                            sum(one.reshape(-1) for one in bias)))
+        if not np.isfinite((factor, offset)).all():
+            return None
+        constants = {"weight": np.ascontiguousarray(codes), "scale": factor, "offset": offset}
+        names = [self.builder.add_constant(self.builder.fresh(f"{node.name}_{role}"), array)
+                 for role, array in constants.items()]
         kept = {name: value for name, value in node.attrs.items()
                 if name in ("strides", "pads", "dilations")}
         attrs = {**kept, "relu": relu, "element": self.types.element, "weight": self.types.weight,

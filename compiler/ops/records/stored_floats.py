@@ -20,6 +20,9 @@ AFFINE = te.record("affine", scale="float32", offset="float32")
 STORED_FLOATS = ("float8_e4m3fn", "float8_e5m2", "bfloat16")
 """The types of floats that products of machines take and give."""
 
+FLOAT_PRODUCTS = ("fconv2d", "fdense")
+"""Operators that multiply such, and sum in float32."""
+
 
 def carrier(dtype: str) -> str:
     """The type of a graph that carries elements of a machine: of floats of 8 bits their codes."""

@@ -37,8 +37,8 @@ class Noise:
         wide = real.astype(np.float64)
         known = np.isfinite(wide)
         wide = np.where(known, wide, 0)
-        bounded = np.nan_to_num(np.where(known, other, 0), nan=LARGEST, posinf=LARGEST,
-                                neginf=-LARGEST)
+        bounded = np.nan_to_num(np.where(known, other.astype(np.float64), 0), nan=LARGEST,
+                                posinf=LARGEST, neginf=-LARGEST)
         self.signal += float(np.sum(wide * wide))
         self.noise += float(np.sum((wide - bounded) ** 2))
 

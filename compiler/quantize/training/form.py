@@ -1,11 +1,12 @@
 """A quantized network made ready for training, and what becomes of it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
 
+from compiler.gradients.reverse import GradientRefused
 from compiler.gradients.trainable import Trainable, matching, require_batch
 from compiler.quantize.networks.network import LayeredNetwork
 from compiler.quantize.plans.plan import Plan
@@ -40,8 +41,29 @@ def in_training(network: LayeredNetwork, plan: Plan, scales: Scales, batch: int 
     require_batch(form.graph, batch)
     frozen = matching(network.place, form.parameters, freeze)
     parameters = tuple(name for name in form.parameters if name not in frozen)
-    return QuantizedTraining(form.graph, parameters, {}, "", lambda arrays: trained(form, {
-        **{name: form.graph.constants[name] for name in frozen}, **arrays}))
+    if not parameters:
+        raise GradientRefused(f"{network.place}: it must have constants that are learned, and has "
+                              "none that are not frozen")
+
+    def finished(arrays: Mapping[str, np.ndarray]) -> Made:
+        _require_parameters(network.place, {name: form.graph.constants[name].shape
+                                            for name in form.parameters}, arrays, frozen)
+        return trained(form, {**{name: form.graph.constants[name] for name in frozen}, **arrays})
+
+    return QuantizedTraining(form.graph, parameters, {}, "", finished)
+
+
+def _require_parameters(place: str, shapes: Mapping[str, tuple[int, ...]],
+                        arrays: Mapping[str, np.ndarray], frozen: Collection[str]) -> None:
+    """Raises QuantizeRefused for parameters that are missing, are none, or have another shape;
+    those that are frozen need not be given."""
+    wrong = [*(f"{name!r} is missing" for name in shapes if name not in {*arrays, *frozen}),
+             *(f"{name!r} is none" for name in arrays if name not in shapes),
+             *(f"{name!r} has the shape {list(np.shape(arrays[name]))}, not {list(shape)}"
+               for name, shape in shapes.items()
+               if name in arrays and np.shape(arrays[name]) != shape)]
+    if wrong:
+        raise QuantizeRefused(f"{place}: parameters must be those of the training: {wrong[0]}")
 
 
 def _require_form(network: LayeredNetwork) -> None:

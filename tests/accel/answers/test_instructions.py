@@ -5,11 +5,12 @@ test takes the condition away, the instruction runs.
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from accel.machine.intrinsics import SHIPPED, Declaration, vector_op
 from accel.machine.machine import Machine
-from accel.answers.instructions import NO_SUM, InstructionAnswer, answers
+from accel.answers.instructions import NO_END, NO_SUM, InstructionAnswer, answers
 from accel.mapping.target import AccelTarget
 from compiler import te
 from compiler.te import Axis, Expr, Var
@@ -133,6 +134,19 @@ def test_a_record_that_no_pattern_fills() -> None:
     answer = told(machine_with(own), net, net.rescale(net.input(1, 4, 2, 2)))["sloped"]
     assert answer.reason == ("its record answers_slopes has fields of its own, slope and by, that "
                              "no pattern fills")
+
+
+@pytest.mark.parametrize("relu, left", [(0, "affine_relu"), (1, "affine")])
+def test_an_end_of_float_products_that_none_has(relu: int, left: str) -> None:
+    """Products of floats fill the record that is declared for them."""
+    fp8, net = example("fp8"), Net(1)
+    types = {"element": fp8.config.operand, "weight": fp8.config.weight}
+    y = net.add_node("fdense", net.input(2, 4, dtype="uint8"), net.constant(np.zeros((3, 4), "u1")),
+                     *(net.constant(np.ones(3, np.float32)) for _ in range(2)), relu=relu,
+                     lanes=fp8.config.block_in, **types)
+    answers = told(fp8, net, y)
+    assert answers[left].reason == NO_END
+    assert answers[{"affine": "affine_relu", "affine_relu": "affine"}[left]].executed > 0
 
 
 def test_sums_that_no_operator_alone_reads() -> None:

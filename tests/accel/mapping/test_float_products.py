@@ -76,6 +76,15 @@ def test_dense_layers_are_those_of_the_meaning_to_the_bit(machine):
     assert_right(machine, graph, {"x": net.given})
 
 
+def test_rows_of_four_dimensions_lie_as_rows():
+    """An image, or more matrices: results are rows of the last dimension, as what they read is."""
+    net = Floats(FP8)
+    x = net.x(2, 3, 2, 8)
+    graph = net.graph(net.product("fdense", net.product("fdense", x, 5, 8, relu=1), 6, 5))
+    assert [AccelTarget(FP8).refusal(graph, node) for node in graph.nodes] == [None, None]
+    assert_right(FP8, graph, {"x": net.given})
+
+
 def test_small_buffers_and_threads_keep_the_order_of_sums():
     """Layers are cut along every axis but those of the window: pieces of that would be summed in
     another order."""

@@ -1,5 +1,7 @@
 """Networks in floats of few bits: scales, what stays, and files that others read."""
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import onnx
@@ -90,9 +92,18 @@ def test_what_is_asked_for_stays_in_float(network, samples):
     made = in_floats(network, samples, keep_float=["second"])
     assert made.products == ("first", "matrix")
     assert made.left["second"] == "kept in float on request"
+    assert in_floats(network, samples, keep_float=["relu"]).products == ("second", "matrix")
+    assert in_floats(network, samples, keep_float=["biased", "rows"]).products == (
+        "first", "second")
+    parts = tuple(replace(node, name="second.conv2d" if node.name == "second" else node.name)
+                  for node in network.nodes)
+    assert in_floats(replace(network, nodes=parts), samples, keep_float=["second"]).products == (
+        "first", "matrix")
     with pytest.raises(QuantizeRefused, match=r"^model: layers to keep in float must be some of "
                                               r"first, second, apart, matrix, not other$"):
         in_floats(network, samples, keep_float=["other"])
+    with pytest.raises(QuantizeRefused, match=r"matrix, not 3$"):
+        in_floats(network, samples, keep_float=[3])       # type: ignore[list-item]
 
 
 def test_other_types_are_refused(network, samples):
@@ -108,6 +119,72 @@ def test_samples_must_be_finite(network, samples):
     samples["x"][2, 0, 0, 0] = np.inf
     with pytest.raises(QuantizeRefused, match=r"^net: samples must make finite values of 'x'$"):
         in_floats(network, samples)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_the_smallest_numbers_have_a_scale(rng, dtype):
+    """A scale below what float32 has would be 0, and is its least number."""
+    builder = Builder("net")
+    x = builder.add_input("x", TensorType((1, 8), "float32"))
+    w = builder.add_constant("w", np.full((8, 4), 1e-43, np.float32))
+    made = in_floats(builder.finish([builder.emit("matmul", "m", [x, w], "y")]),
+                     {"x": np.full((2, 8), 1e-44, np.float32)}, activations=dtype)
+    assert made.products == ("m",)
+    scales = [made.graph.constants[node.inputs[1]] for node in made.graph.nodes
+              if node.op in ("encodefloat", "decodefloat")]
+    assert all((0 < scale).all() and (scale <= 1).all() for scale in scales)
+    assert min(scale.min() for scale in scales) == np.finfo(np.float32).smallest_subnormal
+    codes = next(array for array in made.graph.constants.values() if array.dtype == np.uint8)
+    assert numbers_of(codes, dtype).all()
+
+
+def test_noise_is_that_of_outputs_in_float(rng):
+    """Indices are none; and no warning is given where an output is of float16."""
+    builder = Builder("net")
+    x = builder.add_input("x", TensorType((1, 8), "float32"))
+    w = builder.add_constant("w", rng.normal(size=(8, 4)).astype(np.float32))
+    y = builder.emit("matmul", "m", [x, w], "y")
+    most = builder.emit("argmax", "most", [y], "most", axis=1, keepdims=1, last=0)
+    half = builder.emit("cast", "half", [y], "half", to="float16")
+    samples = {"x": rng.normal(size=(400, 8)).astype(np.float32)}
+    assert in_floats(builder.finish([most]), samples).decibels is None
+    made = in_floats(builder.finish([half, most]), samples)
+    assert made.decibels is not None and 20 < made.decibels < 40
+
+
+@pytest.mark.parametrize("number", [np.inf, np.nan])
+def test_weights_and_biases_that_are_not_finite_stay_in_float(network, samples, number):
+    """A bias that is not is none of its layer: what is added to stays finite."""
+    kernel, bias = (next(node for node in network.nodes if node.name == name).inputs[1]
+                    for name in ("second", "biased"))
+    arrays = {name: array.copy() for name, array in network.constants.items()}
+    arrays[kernel][0, 0, 0, 0] = arrays[bias][0] = number
+    made = in_floats(replace(network, constants=arrays), samples, keep_float=["matrix"])
+    assert made.products == ("first",)
+    assert made.left["second"] == "its weight has numbers that are not finite"
+    arrays[kernel][0, 0, 0, 0] = 0
+    made = in_floats(replace(network, constants=arrays), samples)
+    assert made.products == ("first", "second", "matrix")
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "bfloat16"])
+def test_extents_for_which_there_are_other_layers_are_refused(rng, dtype):
+    """A step of an unrolled recurrence that the samples do not have has no scales."""
+    arrays = {name: rng.normal(size=shape).astype(np.float32)
+              for name, shape in (("w", (1, 8, 3)), ("r", (1, 8, 2)))}
+    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+            for name, shape in (("x", ["t", 1, 3]), ("y", [1, 1, 2])))
+    model = onnx.helper.make_model(onnx.helper.make_graph(
+        [onnx.helper.make_node("LSTM", ["x", "w", "r"], ["", "y"], "steps", hidden_size=2)],
+        "net", [x], [y], [onnx.numpy_helper.from_array(array, name)
+                          for name, array in arrays.items()]),
+        opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
+    made = in_floats(model, {"x": rng.normal(size=(2, 1, 3)).astype(np.float32)}, activations=dtype)
+    assert len(made.graph_of({"t": 1}).nodes) < len(made.graph.nodes)
+    with pytest.raises(QuantizeRefused, match=(
+            r"^model: samples must have the extents that are asked for: with these the network has "
+            r"layers that it has not with those of the samples, such as steps\.recurrent_1$")):
+        made.graph_of({"t": 3})
 
 
 def test_another_extent_has_the_scales_of_the_samples(rng):

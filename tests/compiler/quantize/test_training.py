@@ -203,6 +203,19 @@ def test_refusals(float_model, images, options: dict, message: str) -> None:
     assert str(refusal.value) == message
 
 
+def test_parameters_that_do_not_fit_are_refused(float_model, images) -> None:
+    net = quantize(plain(float_model), images[:4]).trainable(ROWS, freeze=["k*"])
+    whole = {name: net.graph.constants[name] for name in net.parameters}
+    first, *others = whole
+    for given, said in (({name: whole[name] for name in others}, f"{first!r} is missing"),
+                        ({**whole, "other": np.zeros(1, np.float32)}, "'other' is none"),
+                        ({**whole, first: np.zeros(99, np.float32)},
+                         f"{first!r} has the shape [99], not {list(whole[first].shape)}")):
+        with pytest.raises(QuantizeRefused) as refusal:
+            net.trained(given)
+        assert str(refusal.value) == f"model: parameters must be those of the training: {said}"
+
+
 def test_a_batch_that_does_not_fit_is_refused(float_model, images) -> None:
     graph = optimize(quantize(plain(float_model), images[:4]).forms.source.graph({}))
     with pytest.raises(QuantizeRefused, match="^model: must be an ONNX model for a batch of 4; "

@@ -5,17 +5,21 @@ import onnx
 import pytest
 
 import lockstep
+from accel.answers.instructions import NO_END
 from accel.machine.machine import Machine
 from compiler.graph import TensorType, evaluate
 from compiler.graph.rewrite import Builder
 from compiler.quantize.in_floats import InFloats
 from compiler.quantize.ranges.refusal import QuantizeRefused
 from examples.machines.fp8 import instructions
-from runtime.driver.pipeline import ALIKE_FLOATS, IN_FLOAT, OTHER_FLOATS
+from runtime.driver.pipeline import ALIKE_FLOATS, IN_FLOAT, OTHER_FLOATS, is_about_float
 from runtime.instructions import instruction_rows
+from runtime.pricing.hosts import known_host
+from runtime.whole import host_part
 from tests.support.machines import TINY, example
 
 FP8 = example("fp8")
+BRAIN = Machine(TINY.config, instructions("bfloat16"))
 
 
 @pytest.fixture
@@ -36,7 +40,7 @@ def network(rng):
 
 
 @pytest.mark.parametrize("machine", [
-    pytest.param(FP8, marks=pytest.mark.slow), Machine(TINY.config, instructions("bfloat16"))],
+    pytest.param(FP8, marks=pytest.mark.slow), BRAIN],
     ids=["float8", "bfloat16"])
 def test_networks_compute_what_their_graphs_mean(network, rng, machine):
     """To the bit, in the functional and in the cycle simulator; products are the machine's."""
@@ -71,6 +75,9 @@ def test_a_machine_of_other_elements_says_which_it_lacks(network, rng):
     made = lockstep.quantize(network, rng.normal(size=(1, 3, 5, 5)).astype(np.float32), machine=FP8)
     notes = lockstep.compile(made.graph, "accel:tiny-1x4x4").graph.notes
     assert notes[0] == OTHER_FLOATS.format("int8", "float8_e4m3fn")
+    assert len(notes) > 3 and all(note.endswith(
+        " stays in float: it does not stand between a DequantizeLinear and a QuantizeLinear of "
+        "integers") for note in notes[1:])
 
 
 def test_conversions_that_do_not_saturate_are_told(network, rng):
@@ -95,6 +102,19 @@ def test_instructions_that_no_layer_of_floats_executes(network, rng):
     module = lockstep.compile(made.graph, "accel", machine=FP8)
     found = {one["name"]: one for one in instruction_rows(module, FP8)}
     assert found["affine"]["layers"] == products[1:] and found["affine"]["reason"] == ""
-    assert found["affine_relu"]["reason"].startswith("no product between conversions ends in ")
+    assert found["affine_relu"]["reason"] == NO_END
     assert found["add"]["reason"] == ("products between conversions are the only layers of a "
                                       "machine that sums in float32")
+
+
+@pytest.mark.parametrize("machine", [FP8, BRAIN], ids=["float8", "bfloat16"])
+def test_a_network_of_which_a_part_stays_in_float_runs(network, rng, machine):
+    """No note says that nothing does; conversions are no layers of the host."""
+    x = rng.normal(size=(2, 3, 5, 5)).astype(np.float32)
+    made = lockstep.quantize(network, x, machine=machine, keep_float=["matmul_4"])
+    module = lockstep.compile(made.graph, "accel", machine=machine)
+    assert not [note for note in module.graph.notes if is_about_float(note)]
+    assert module.accelerated
+    part = host_part(module, known_host("table"))
+    assert part is not None and set(part.layers) <= {"reshape_3", "matmul_4", "add_5"}
+    assert "matmul_4" in part.layers

@@ -135,3 +135,29 @@ def test_a_bias_of_more_dimensions_keeps_the_shape(bias):
     y = net.stored(net.emit("add", product, net.bias(*bias)), 0.25)
     before, after, operators = net.made(y)
     assert before.values[y] == after.values[y] and ("fdense" in operators) == (len(bias) < 3)
+
+
+def test_small_scales_count_though_their_products_are_no_float32(rng):
+    """The product of the scales of x and of the weight is below what float32 has; it is divided by
+    a scale that is as small."""
+    net = Writer()
+    x = net.stored(net.input(2, 8), 1e-22)
+    codes = net.builder.add_constant("codes", stored_array(
+        rng.normal(size=(8, 4)).astype(np.float32) * 100, E4))
+    weight = net.emit("decodefloat", codes, net.constant(np.full(4, 1e-23)), axis=1, dtype=E4)
+    graph, made, ops = net.made(net.stored(net.emit("matmul", x, weight), 1e-42))
+    assert "fdense" in ops
+    x = {"x": rng.normal(size=(2, 8)).astype(np.float32) * np.float32(1e-20)}
+    (wanted,), (found,) = (tuple(evaluate(one, x).values()) for one in (graph, made))
+    assert (np.abs(found - wanted) <= np.abs(wanted) / 8).all() and wanted.any()
+
+
+@pytest.mark.parametrize("constant", ["scale", "bias"])
+def test_scales_that_are_no_float32_stay_in_float(constant):
+    """An infinite scale makes NaN of a sum of 0."""
+    net = Writer()
+    y = net.emit("matmul", net.stored(net.input(2, 8), 1.0), net.weight(8, 4, axis=1))
+    if constant == "bias":
+        y = net.emit("add", y, net.constant(np.full(4, 1e5)))
+    graph, made, ops = net.made(net.stored(y, 1e-40 if constant == "scale" else 1e-36))
+    assert made is graph
