@@ -117,7 +117,7 @@ def _of_bodies(machine: Machine, name: str, body: InstructionForm, graph: Graph,
 
 
 def _of_floats(machine: Machine, body: Intrinsic) -> str:
-    """Of an instruction of vector on a machine that sums floats."""
+    """The reason of an instruction of vector on a machine that sums floats."""
     if any(stored.startswith(f"{AFFINE}.") for operand in body.operands
            for _, stored in operand.storage):
         return NO_END
