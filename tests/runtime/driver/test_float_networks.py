@@ -97,7 +97,9 @@ def test_a_float_network_is_told_what_the_machine_computes(network):
 
 def test_instructions_that_no_layer_of_floats_executes(network, rng):
     x = rng.normal(size=(1, 3, 5, 5)).astype(np.float32)
-    products = lockstep.quantize(network, x, machine=FP8).products
+    whole = lockstep.quantize(network, x, machine=FP8)
+    assert isinstance(whole, InFloats)
+    products = whole.products
     made = lockstep.quantize(network, x, machine=FP8, keep_float=products[:1])
     module = lockstep.compile(made.graph, "accel", machine=FP8)
     found = {one["name"]: one for one in instruction_rows(module, FP8)}
