@@ -44,6 +44,7 @@ def refused(capsys, *arguments: str) -> str:
     return said.removeprefix("lockstep: error: ").strip()
 
 
+@pytest.mark.slow
 def test_a_network_on_the_emulated_board(capsys, tmp_path):
     """All outputs as simulated; accuracy, counters and the link's errors are told."""
     inputs, images = digits(tmp_path / "digits.npz", 6)

@@ -150,7 +150,8 @@ def test_without_certificates_every_port_is_of_this_computer_alone() -> None:
 
 
 @needs_openssl
-@pytest.mark.parametrize(("target", "on"), [("cpu", ()), (ACCEL, ()), ("cpu", ("--device", ACCEL))])
+@pytest.mark.parametrize(("target", "on"), [
+    ("cpu", ()), pytest.param(ACCEL, (), marks=pytest.mark.slow), ("cpu", ("--device", ACCEL))])
 def test_a_network_runs_elsewhere(scheduler, workers, client, tmp_path, capsys, target: str, on
                                   ) -> None:
     def outputs(*options: str) -> dict[str, np.ndarray]:

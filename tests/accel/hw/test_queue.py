@@ -18,6 +18,7 @@ class Ecp5Queue(Queue):
         return super().elaborate(ECP5())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("p_in, p_out", [(0, 0), (0.6, 0.2), (0.2, 0.6)])
 @pytest.mark.parametrize("make", [
     lambda: Queue(ITEM, 1), lambda: Queue(ITEM, 2), lambda: Queue(ITEM, 8),

@@ -163,6 +163,7 @@ def test_text_of_packed_weights() -> None:
         Instruction("load", "load", {"bits": 1}).encode(MACHINE)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["load", "gemm", "requantize"])
 @given(data=st.data())
 def test_different_words_have_different_texts(name: str, data) -> None:

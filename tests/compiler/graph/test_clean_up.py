@@ -361,6 +361,7 @@ def random_node(builder: Builder, rng: np.random.Generator, value: str
     return str(rng.choice(ops)), [builder.add_constant(name, array)], {}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(9))
 def test_random_chains(seed: int) -> None:
     gone = 0

@@ -121,6 +121,7 @@ def random_timing(events: list[Event], tokens: list[Tokens], seed: int) -> list[
     raise AssertionError("the stream does not end")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(60))
 def test_tokens_order_every_conflict(seed):
     events = random_stream(seed, 40)
@@ -129,6 +130,7 @@ def test_tokens_order_every_conflict(seed):
     assert check(events, tokens, INITIAL) == []
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(40))
 def test_every_token_is_needed_or_implied_and_the_check_knows_which(seed):
     events = random_stream(seed, 24)
@@ -200,6 +202,7 @@ def test_the_capacity_of_a_counter_coarsens_tokens():
     assert tokens[599].signals == ("gemm",)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("capacity", [1, 2])
 def test_small_capacities_are_kept_on_random_streams(seed, capacity):

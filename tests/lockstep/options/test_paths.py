@@ -157,6 +157,7 @@ def test_outputs_may_replace_what_they_made_before(there) -> None:
         Path("d").mkdir(exist_ok=True)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("line", [
     ["run", "N"], ["run", "m.onnx", "--input", "N"], ["run", "m.onnx", "--output", "N"],
     ["run", "m.onnx", "--json", "N"], ["run", "m.onnx", "--trace", "N.json"],

@@ -60,13 +60,13 @@ def test_results_come_while_trials_are_thought_of(pool) -> None:
     came: list[int] = []
 
     def thought() -> Iterator[Trial]:
-        for seed in range(30):
+        for seed in range(15):
             assert seed <= len(came) + pools.IN_LINE * 2
             yield trial("sleep 0", seed)
 
     for found, _ in pool.results(thought()):
         came.append(found.seed)
-    assert sorted(came) == list(range(30))
+    assert sorted(came) == list(range(15))
 
 
 def test_devices_are_told(pool) -> None:

@@ -138,6 +138,7 @@ def windowed(kind: str, size: int, low: int, channels: int = 4) -> LoopProgram:
     return s.program
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["whole", "tiles"])
 @pytest.mark.parametrize("channels", [4, 3])
 @pytest.mark.parametrize(("size", "low"), [(6, 0), (9, 2), (4, -1), (11, 5), (9, 8), (18, 12)])

@@ -59,6 +59,7 @@ def test_every_number_may_be_another_one():
     assert difference(machine(EVERY), tries(20), 100, rtl="slice") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sides", SIDES)
 def test_bursts_of_memory_and_scratchpad_with_all_numbers_others(sides):
     require_same_cycles(machine(EVERY), sides)

@@ -63,6 +63,7 @@ def assert_exact(program: Program, machine=None, strict: bool = True) -> None:
 
 # Every kind of product
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("kind", X86)
 def test_products(kind, packed):
@@ -194,6 +195,7 @@ TILES = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("cuts", [1, 3])
 @pytest.mark.parametrize(("intrinsic", "features"), TILES, ids=lambda x: getattr(x, "name", ""))
 def test_windows_of_larger_buffers(intrinsic, features, cuts):

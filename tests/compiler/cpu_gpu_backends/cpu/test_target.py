@@ -38,7 +38,7 @@ def small_graph() -> Graph:
     return builder.finish(["y", "r"])
 
 
-@some_of_each(6, "case", CASES, kind=lambda case: case.op)
+@some_of_each(12, "case", CASES, kind=lambda case: case.op)
 def test_an_operator_equals_the_reference(case: OperatorCase) -> None:
     graph, inputs = graph_of(case)
     assert_same(case.op, CpuTarget().compile(graph)(inputs)["y"], evaluate(graph, inputs)["y"])

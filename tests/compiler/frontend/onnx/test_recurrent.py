@@ -61,6 +61,7 @@ def _model(kind: str, direction: str, given: str, options: dict) -> tuple[onnx.M
                                   ir_version=8), inputs
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_states_are_onnx_runtimes(case: tuple[str, str, str, dict]) -> None:
     model, inputs = _model(*case)

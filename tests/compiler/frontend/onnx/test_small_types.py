@@ -69,6 +69,7 @@ def text_codes(x: np.ndarray, name: str, saturate: bool) -> np.ndarray:
     return np.array(codes, np.uint8)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("saturate", [0, 1])
 @pytest.mark.parametrize("name", FLOATS)

@@ -77,6 +77,7 @@ def chain_of(parts: Partition) -> list[tuple[str, list[str]]]:
     return [(one.target, [node.name for node in one.nodes]) for one in parts.segments]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(tries(100)))
 def test_random_networks(seed: int) -> None:
     """No choice of orders converts fewer bytes; each gives a graph of the same values."""
@@ -113,6 +114,7 @@ def on_three(graph: Graph, seed: int) -> Partition:
                           else HOST if takes(node) else ACCEL for node in graph.nodes}, {})
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(tries(100)))
 def test_random_networks_on_three_targets(seed: int) -> None:
     """The third has NCHW at its borders. The fewest bytes are converted, and values stay."""

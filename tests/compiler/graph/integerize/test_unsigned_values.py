@@ -108,6 +108,7 @@ def test_every_mover_has_attributes() -> None:
     assert sorted({*movers()}) == sorted(ATTRS)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("source", "dtype"), SOURCES)
 @pytest.mark.parametrize("mover", ATTRS)
 @np.errstate(all="ignore")

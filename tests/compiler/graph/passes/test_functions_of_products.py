@@ -207,6 +207,7 @@ def with_factors(qdq, form: str, name: str, scale: float, zero: int, spread: flo
     return one, model, FORMS[form][1]
 
 
+@pytest.mark.one_in(2)
 @each_once("form, carried", [*FORMS], [
     ("gelu", 4 / 255, 11), ("gelu", 1.06 / 255, 39), ("silu", 3 / 255, 24),
     ("hardswish", 6 / 255, 16), ("softplus", 4 / 255, 0), ("elu", 3 / 255, 85)], ids=str)

@@ -67,6 +67,7 @@ SHAPES = [((4096,), (0,)), ((5003,), (0,)), ((3, 4099), (1,)), ((4099, 3), (0,))
           ((2, 3, 1031), (1, 2)), ((600, 1, 600), (0, 2)), ((300, 7), (0,)), ((65537, 1), (0,))]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("shape", "axes"), SHAPES, ids=str)
 def test_small_terms_behind_a_large_one_count(shape, axes) -> None:
     x = far_first(*shape, axes=axes)

@@ -223,6 +223,7 @@ def test_axes_of_a_gpu_run_one_after_the_other():
 
 # Threads
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("extent", [1, 2, 3, 5, 64])
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 def test_threads_share_the_iterations(extent, threads):

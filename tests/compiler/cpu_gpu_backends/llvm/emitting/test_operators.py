@@ -106,6 +106,7 @@ def test_conditions(op):
     binary(op, "bool", *pairs("bool"))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("op", sorted((ARITHMETIC | COMPARISONS) - {"min", "max"}))
 def test_floats(op, dtype):
