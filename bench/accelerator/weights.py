@@ -18,9 +18,9 @@ on that of `examples/machines/sparse.py` and on that of `halved.py`, which has h
 Prints ``NETWORK weights machine``, the cycles with a memory of the whole bus and of a quarter, the
 bytes loaded to wgt and the multipliers of gemm.
 
-`floats`: the digits network on 64 held-out images, and gpt_small, in int8 on
-the machine as it is (`tiny-1x4x4` for digits) and in each type of `examples/machines/fp8.py` on the
-same geometry. Prints for each ``NETWORK_TYPE_decibels``, the signal to noise of the outputs, and
+`floats`: the digits network on 64 held-out images, and gpt_small, in int8 on the machine as it is
+(`tiny-1x4x4` for digits) and in each type of `examples/machines/fp8.py` on the same geometry.
+Prints for each ``NETWORK_TYPE_decibels``, the signal to noise of the outputs, and
 ``NETWORK_TYPE_cycles``, those of the accelerator for one inference in the cycle simulator.
 """
 
@@ -106,7 +106,7 @@ def sparse(sheet: Sheet) -> None:
 def floats(sheet: Sheet) -> None:
     for name in sheet.cases:
         small = name == "digits"
-        model, samples = held_out_digits() if small else words(name, sheet.size or 32)
+        model, samples = held_out_digits() if small else drawn_network(name, sheet.size or 32)
         shipped = Machine(preset("tiny-1x4x4")) if small else sheet.machine
         machines = {"int8": shipped, **{stored: Machine(shipped.config, fp8.instructions(stored))
                                         for stored in STORED_FLOATS}}
@@ -124,7 +124,8 @@ def held_out_digits() -> tuple[Path, np.ndarray]:
     return FLOAT, held_out()[0][:64]
 
 
-def words(name: str, places: int) -> tuple[Any, Any]:
+def drawn_network(name: str, places: int) -> tuple[Any, Any]:
+    """A network of seeded weights, and random samples."""
     net = zoo.network(name, places)
     return zoo.float_model(net, zoo.fill(net)), zoo.samples(net, 0)
 

@@ -36,8 +36,8 @@ def some_of_each(step: int, name: str, cases: Sequence[Any], kind: Callable[[Any
 
 
 def leave_slow(items: Iterable[pytest.Item]) -> None:
-    """Of a test with the mark ``one_in(step)`` all cases but each `step`-th, from the first on, are
-    slow.
+    """Marks cases of tests with the mark ``one_in(step)`` as slow, all but each `step`-th, from the
+    first on.
     """
     met: Counter[str] = Counter()
     for item in items:
