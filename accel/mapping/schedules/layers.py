@@ -363,7 +363,8 @@ class LayerSteps:
                             *((role, self._scope(role, "tab"))
                               for role in self.operator.tables)):
             if role in self.stages and (role != "w" or not self.computed_weights):
-                self._copy(f"{self.stages[role]}_{scope}", "load")
+                self._copy(f"{self.stages[role]}_{scope}", "load",
+                           f"a load of {self.operator[role].dtype} into {scope}")
         if "acc" in self.stages:
             self._accumulate()
         for role in self.operator.numbers:
@@ -423,14 +424,16 @@ class LayerSteps:
     def _lanes(self, role: str, candidates: Iterable[Intrinsic]) -> None:
         self._try(f"{self.stages[role]}_b", candidates)
 
-    def _copy(self, stage: str, unit: str) -> None:
+    def _copy(self, stage: str, unit: str, said: str = "") -> None:
         self._try(stage, [form for forms in self.machine.forms.values() for form in forms
-                          if form.unit == unit])
+                          if form.unit == unit], said)
 
-    def _try(self, place: str, candidates: Iterable[Intrinsic]) -> None:
-        """Tensorizes with the first intrinsic that matches; refuses a machine without one."""
+    def _try(self, place: str, candidates: Iterable[Intrinsic], said: str = "") -> None:
+        """Tensorizes with the first intrinsic that matches; refuses a machine without one, by what
+        is `said` of the place."""
         if self.steps.tensorize_first(place, candidates) is None:
-            raise LoweringError(f"no instruction of the machine computes {self._said(place)}")
+            raise LoweringError(
+                f"no instruction of the machine computes {said or self._said(place)}")
 
     def _said(self, place: str) -> str:
         """The computation at a place, in words."""
@@ -438,10 +441,6 @@ class LayerSteps:
                      if place in (stage, f"{stage}_b")), "")
         if role == "quantized":
             return "its result from what acc holds"
-        if not role:
-            stage, buffer = place.rsplit("_", 1)
-            dtype = {of: self.operator[one].dtype for one, of in self.stages.items()}[stage]
-            return f"a load of {dtype} into {buffer}"
         if role not in self.operator.accumulators:
             return "a copy that it needs"
         body = self.operator[role].body
